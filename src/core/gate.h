@@ -46,14 +46,14 @@ struct tdi_gate {
     struct tdi_map keys;           /* key -> private entry: blocked, running, parking or waiting */
     struct tdi_gate_waiting *pool; /* waiting_max of them */
     struct tdi_gate_waiting *pool_free;
-    size_t waiting;                /* in all queues */
-    size_t running;                /* keys with a run */
-    size_t blocked;                /* keys with the mark */
+    size_t waiting; /* in all queues */
+    size_t running; /* keys with a run */
+    size_t blocked; /* keys with the mark */
 };
 
 /* false: out of memory. seed: for the hash of keys. */
-bool tdi_gate_init(struct tdi_gate *g, enum tdi_gate_mode mode, size_t keys_max,
-                   size_t waiting_max, const uint64_t seed[2]);
+bool tdi_gate_init(struct tdi_gate *g, enum tdi_gate_mode mode, size_t keys_max, size_t waiting_max,
+                   const uint64_t seed[2]);
 void tdi_gate_release(struct tdi_gate *g);
 /* Forget everything, marks too: before the keys are loaded at a take-over. No report of what was
  * decided before may follow. */

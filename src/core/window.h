@@ -27,8 +27,8 @@ enum tdi_window_state {
     TDI_WINDOW_QUEUED,    /* not at the broker, or given back */
     TDI_WINDOW_SUBMITTED, /* at the broker, no answer yet */
     TDI_WINDOW_ACCEPTED,
-    TDI_WINDOW_REFUSED,   /* by its own fault: to be parked as dead */
-    TDI_WINDOW_SKIPPED,   /* of another broker */
+    TDI_WINDOW_REFUSED, /* by its own fault: to be parked as dead */
+    TDI_WINDOW_SKIPPED, /* of another broker */
 };
 
 struct tdi_window_key; /* private: the unsettled rows of one key */
@@ -36,26 +36,26 @@ struct tdi_window_key; /* private: the unsettled rows of one key */
 struct tdi_window_row {
     const struct td_outbox_row *row; /* borrowed until the row is settled */
     enum tdi_window_state state;
-    enum td_dead_code dead_code;     /* REFUSED */
-    struct td_str dead_reason;       /* REFUSED; borrowed until the row is settled */
-    uint64_t evidence;               /* ACCEPTED: the broker's number */
-    struct tdi_window_key *key;      /* private: NULL if the row is not bound by a key */
-    uint64_t next;                   /* private: token of the next row of that key */
+    enum td_dead_code dead_code; /* REFUSED */
+    struct td_str dead_reason;   /* REFUSED; borrowed until the row is settled */
+    uint64_t evidence;           /* ACCEPTED: the broker's number */
+    struct tdi_window_key *key;  /* private: NULL if the row is not bound by a key */
+    uint64_t next;               /* private: token of the next row of that key */
 };
 
 struct tdi_window {
     struct tdi_window_row *rows; /* ring; a row lies at token % capacity */
     size_t capacity;
-    uint64_t first;              /* token of the oldest row */
-    uint64_t end;                /* token of the next row to come */
-    size_t submitted;            /* rows at the broker */
+    uint64_t first;   /* token of the oldest row */
+    uint64_t end;     /* token of the next row to come */
+    size_t submitted; /* rows at the broker */
     bool ordered;
-    bool broken;                 /* ordered: wait for a new session */
-    uint64_t cursor;             /* ordered: no row before it is queued */
-    struct tdi_map keys;         /* otherwise: key -> struct tdi_window_key */
+    bool broken;         /* ordered: wait for a new session */
+    uint64_t cursor;     /* ordered: no row before it is queued */
+    struct tdi_map keys; /* otherwise: key -> struct tdi_window_key */
     struct tdi_window_key *pool;
     struct tdi_window_key *pool_free;
-    uint64_t *ready;             /* otherwise: ring of queued rows that may go now */
+    uint64_t *ready; /* otherwise: ring of queued rows that may go now */
     size_t ready_first;
     size_t ready_count;
 };
