@@ -14,5 +14,7 @@ function(tdi_embed target symbol)
                 -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
         DEPENDS ${inputs} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
         VERBATIM)
-    target_sources(${target} PRIVATE ${output})
+    # Objects of their own: a generated source is known only in the folder that makes it.
+    add_library(tdi_embed_${symbol} OBJECT ${output})
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:tdi_embed_${symbol}>)
 endfunction()
