@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Every public prototype carries its labels. Usage: labels.py [ROOT]
 
-A prototype in include/tidings/ has a comment right before it with Errors:, Ownership:, Threads: and
-Blocking:. A slot of a driver struct has a comment, before it or on its line.
+A prototype in include/tidings/ has a comment right before it with Errors:, Ownership:, Threads:,
+Blocking: and Since:. A slot of a struct td_*_driver has a comment, before it or on its last line.
 """
 import re
 
 import source
 
-LABELS = ("Errors:", "Ownership:", "Threads:", "Blocking:")
+LABELS = ("Errors:", "Ownership:", "Threads:", "Blocking:", "Since:")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 SLOT = re.compile(r"\(\s*\*\s*(?:const\s+)?(\w+)\s*\)\s*\(")
-FUNCTION = re.compile(r"\b(td_\w+)\s*\(")
-NOT_A_PROTOTYPE = re.compile(r"\s*(typedef|struct\s+\w+\s*\{|enum\s+\w+\s*\{|static\s+inline)\b")
+DRIVER = re.compile(r"struct\s+td_\w+_driver\s*\{")
+FUNCTION = re.compile(r"\b(td_\w+)\s*\((?!\s*\*)")
+NOT_A_PROTOTYPE = re.compile(r"\s*(typedef\b|struct\s+\w+\s*\{|enum\s+\w+\s*\{|static\s+inline\b)")
 
 
 def without_preprocessor(code):
@@ -73,7 +74,7 @@ def check_header(path, text):
     for begin, end in statements(code):
         begin += len(code[begin:end]) - len(code[begin:end].lstrip())
         statement = code[begin:end]
-        if re.match(r"(const\s+)?struct\s+\w+\s*\{", statement):
+        if DRIVER.match(statement):
             mistakes += check_slots(path, text, code, comments, begin, end)
             continue
         function = FUNCTION.search(statement)
