@@ -33,7 +33,7 @@ USES_SQLITE = ("store/sqlite", "broker/embedded")
 INTERFACES = {"store.h", "broker.h", "handler.h"}
 FORBIDDEN_PUBLIC = {
     "base": INTERFACES | {"message.h", "outbox.h", "consumer.h"},
-    "core": {"broker.h", "handler.h", "outbox.h", "consumer.h"},
+    "core": {"broker.h", "outbox.h", "consumer.h"},
     "config": INTERFACES | {"message.h", "outbox.h", "consumer.h"},
     "sqlite": INTERFACES | {"outbox.h", "consumer.h"},
     "store": {"broker.h", "handler.h"},
