@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "config/internal.h"
 
 #define TEXT_BYTES_MAX 1024
@@ -98,28 +99,24 @@ static size_t sorted(const struct tdi_diagnostics *d,
     return count;
 }
 
-/* Bytes of the character at p; control characters (C0, DEL, C1) are told apart. */
-static size_t char_len(const char *p, size_t rest, bool *ret_control)
+/* Bytes of the character at p; *ret_bad: it must not reach a terminal (C0, DEL, C1, no UTF-8). */
+static size_t char_len(const char *p, size_t rest, bool *ret_bad)
 {
-    unsigned char c = (unsigned char)p[0];
-    size_t len = 1;
-    while (c >= 0xc0 && len < rest && ((unsigned char)p[len] & 0xc0) == 0x80) {
-        len++;
-    }
-    *ret_control = c < 0x20 || c == 0x7f || (c >= 0x80 && c < 0xc0) ||
-                   (c == 0xc2 && len == 2 && (unsigned char)p[1] < 0xa0);
-    return len;
+    const unsigned char *u = (const unsigned char *)p;
+    size_t len = u[0] < 0x80 ? 1 : tdi_utf8_sequence(u, rest);
+    *ret_bad = len == 0 || u[0] < 0x20 || u[0] == 0x7f || (u[0] == 0xc2 && u[1] < 0xa0);
+    return len > 0 ? len : 1;
 }
 
-/* Characters first.. of the text, at most max, control characters as `?`. */
+/* Characters first.. of the text, at most max, bad ones as `?`. */
 static void add_clean(struct tdi_buf *out, struct td_str text, uint32_t first, uint32_t max)
 {
     uint32_t n = 0;
     for (size_t at = 0; at < text.len && n < first + max; n++) {
-        bool control = false;
-        size_t len = char_len(text.data + at, text.len - at, &control);
+        bool bad = false;
+        size_t len = char_len(text.data + at, text.len - at, &bad);
         if (n >= first) {
-            tdi_buf_add(out, control ? "?" : text.data + at, control ? 1 : len);
+            tdi_buf_add(out, bad ? "?" : text.data + at, bad ? 1 : len);
         }
         at += len;
     }
