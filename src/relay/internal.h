@@ -26,7 +26,8 @@
 #include "core/window.h"
 #include "relay/relay.h"
 
-#define TDI_RELAY_BATCHES_MAX 8
+#define TDI_RELAY_BATCHES_MAX 64 /* more than small reads fit into a position interval */
+#define TDI_RELAY_HAND_READS 8   /* read_bytes in hand, at most so often */
 #define TDI_RELAY_SUBMIT_MAX 256
 #define TDI_RELAY_COLLECT_MAX 256
 #define TDI_RELAY_DEAD_MAX 256                            /* dead rows of one settlement */

@@ -123,10 +123,21 @@ static size_t chunk(const struct tdi_relay *r)
     return r->o.read_rows < r->window.capacity ? r->o.read_rows : r->window.capacity;
 }
 
+static size_t bytes_in_hand(const struct tdi_relay *r)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < r->batches_count; i++) {
+        bytes += r->batches[(r->batches_first + i) % TDI_RELAY_BATCHES_MAX].arena.bytes;
+    }
+    return bytes;
+}
+
 bool tdi_relay_read_allowed(const struct tdi_relay *r)
 {
     return r->batches_count < TDI_RELAY_BATCHES_MAX &&
            tdi_window_room(&r->window) >= (chunk(r) + 1) / 2 &&
+           bytes_in_hand(r) < TDI_RELAY_HAND_READS * r->o.read_bytes &&
            (r->broker != NULL || !r->read_once);
 }
 
