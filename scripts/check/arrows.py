@@ -14,7 +14,7 @@ import source
 ALLOWED = {
     "base": set(),
     "core": {"base"},
-    "config": {"base"},
+    "config": {"base", "core"},
     "sqlite": {"base", "core"},
     "store": {"base", "core"},
     "broker": {"base", "core"},
@@ -34,7 +34,7 @@ INTERFACES = {"store.h", "broker.h", "handler.h"}
 FORBIDDEN_PUBLIC = {
     "base": INTERFACES | {"message.h", "outbox.h", "consumer.h"},
     "core": {"broker.h", "outbox.h", "consumer.h"},
-    "config": INTERFACES | {"message.h", "outbox.h", "consumer.h"},
+    "config": {"store.h", "broker.h", "outbox.h", "consumer.h"},
     "sqlite": INTERFACES | {"outbox.h", "consumer.h"},
     "store": {"broker.h", "handler.h"},
     "broker": {"store.h", "handler.h"},
