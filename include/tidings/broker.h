@@ -35,7 +35,8 @@ enum td_broker_cap {
      * one key may be in flight. */
     TD_BROKER_ORDERED_PIPELINE = 1 << 0,
     TD_BROKER_CUMULATIVE_ACK = 1 << 1, /* ack of a handle covers all earlier ones of the shard */
-    TD_BROKER_OFFSETS = 1 << 2,        /* acks must be contiguous; ack is "next offset" */
+    TD_BROKER_OFFSETS = 1 << 2,        /* acks end as one offset a shard: the caller may still ack
+                                          in any order, the driver stores the low-water mark */
     TD_BROKER_DELAY = 1 << 3,
     TD_BROKER_REQUEUE = 1 << 4,        /* nack(requeue) of one message */
     TD_BROKER_SHARDS = 1 << 5,         /* assigns shards and takes them away */
@@ -203,10 +204,14 @@ struct td_broker_driver {
     /* NULL, or why the instance stopped by itself (a failed sync is final). */
     enum td_err (*instance_health)(struct td_broker_instance *instance, struct td_error *err);
 
+    /* A session of the role in the options; b is zeroed and has its driver set. */
     enum td_err (*open)(struct td_broker *b, const struct td_broker_options *o,
                         struct td_error *err);
+    /* Give everything back. Never fails; takes half-open ones. */
     void (*close)(struct td_broker *b);
+    /* From any thread: make the slot that is running return TD_ERR_INTERRUPTED soon. */
     void (*interrupt)(struct td_broker *b);
+    /* Version, identity, limits, and what an operator should be warned of. */
     enum td_err (*info)(struct td_broker *b, struct tdi_arena *a, struct td_broker_info *ret_info,
                         struct td_error *err);
 
@@ -227,6 +232,7 @@ struct td_broker_driver {
     enum td_err (*collect)(struct td_broker *b, td_time_us deadline_us, struct td_published *ret,
                            size_t max, size_t *ret_count, struct td_error *err);
 
+    /* Begin deliveries to this session. */
     enum td_err (*subscribe)(struct td_broker *b, const struct td_subscription *sub,
                              struct td_error *err);
     /* At most max deliveries; waits until something is there or until the deadline. Deliveries
@@ -241,6 +247,11 @@ struct td_broker_driver {
                         struct td_error *err);
     /* Stop and resume deliveries without leaving. shard -1: all. */
     enum td_err (*pause)(struct td_broker *b, int32_t shard, bool paused, struct td_error *err);
+    /* Optional, with TD_BROKER_SHARDS: after TD_SHARD_REVOKED, what was in hand of the shard is
+     * settled or forgotten and the broker may give it away. Without this call the driver gives it
+     * away at the event's deadline. */
+    enum td_err (*shard_release)(struct td_broker *b, int32_t shard, struct td_error *err);
+    /* How far a consumer is behind, an entry for each shard. */
     enum td_err (*lag)(struct td_broker *b, struct td_str consumer, struct tdi_arena *a,
                        struct td_lag **ret, size_t *ret_count, struct td_error *err);
     /* Optional: go back (or forward) in a kept history. */

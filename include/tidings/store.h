@@ -352,6 +352,7 @@ struct td_store_driver {
     void (*close)(struct td_store *s);
     /* From any thread: make the slot that is running return TD_ERR_INTERRUPTED soon. */
     void (*interrupt)(struct td_store *s);
+    /* Version, identity and durable settings. */
     enum td_err (*info)(struct td_store *s, struct tdi_arena *a, struct td_store_info *ret_info,
                         struct td_error *err);
     /* Make or upgrade all tables to schema_wanted; writes the service's name. Repeatable. */
@@ -366,6 +367,7 @@ struct td_store_driver {
     enum td_err (*begin)(struct td_store *s, struct td_error *err);
     /* One level. Ended by savepoint_end: keep = false undoes all since. tx */
     enum td_err (*savepoint)(struct td_store *s, struct td_error *err);
+    /* The end of the one level that savepoint began. tx */
     enum td_err (*savepoint_end)(struct td_store *s, bool keep, struct td_error *err);
     /* End the transaction. commit: returns when it is on disk. After any failure of commit that is
      * not UNKNOWN the transaction is certainly rolled back and the session usable. tx */
@@ -375,6 +377,7 @@ struct td_store_driver {
     /* Make the relay known: it holds the outbox from purging from now on. A new one starts at the
      * lowest position of its siblings on this store, else at the beginning. Repeatable. */
     enum td_err (*relay_declare)(struct td_store *s, struct td_str relay, struct td_error *err);
+    /* The stored position of a declared relay. */
     enum td_err (*relay_position)(struct td_store *s, struct td_str relay,
                                   struct td_position *ret_position, struct td_error *err);
     /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body.
@@ -412,6 +415,7 @@ struct td_store_driver {
     /* A clean end; keeps the mark of an earlier unclean one. */
     enum td_err (*lease_release)(struct td_store *s, struct td_str name, int64_t fence,
                                  struct td_error *err);
+    /* Every lease, for status. Read only. */
     enum td_err (*lease_scan)(struct td_store *s, struct tdi_arena *a, struct td_lease_state **ret,
                               size_t *ret_count, struct td_error *err);
 
@@ -450,6 +454,7 @@ struct td_store_driver {
     enum td_err (*inbox_prune)(struct td_store *s, struct td_str consumer, td_time_us keep_us,
                                td_time_us parked_keep_us, size_t max, size_t *ret_removed,
                                struct td_error *err);
+    /* Numbers of one consumer, for status. Read only. */
     enum td_err (*counts)(struct td_store *s, struct td_str consumer,
                           struct td_consumer_counts *ret_counts, struct td_error *err);
 
@@ -473,18 +478,22 @@ struct td_store_driver {
     /* One change in one transaction, with its tidings_audit row. */
     enum td_err (*parked_change)(struct td_store *s, struct td_parked_change *change,
                                  struct td_error *err);
+    /* Numbers of one relay, for status. Read only. */
     enum td_err (*relay_stats)(struct td_store *s, struct td_str relay,
                                struct td_relay_stats *ret_stats, struct td_error *err);
     /* For trace: the outbox row, inbox rows and published entry of an id. *ret_found false: no. */
     enum td_err (*outbox_find)(struct td_store *s, struct td_str id, struct tdi_arena *a,
                                struct td_outbox_row *ret_row, bool *ret_found,
                                struct td_error *err);
+    /* For trace: the inbox rows of an id, of every consumer. */
     enum td_err (*inbox_find)(struct td_store *s, struct td_str id, struct tdi_arena *a,
                               struct td_inbox_row **ret_rows, size_t *ret_count,
                               struct td_error *err);
+    /* For trace: the published entries that cover an outbox sequence number. */
     enum td_err (*published_find)(struct td_store *s, int64_t seq, struct tdi_arena *a,
                                   struct td_published_row **ret_rows, size_t *ret_count,
                                   struct td_error *err);
+    /* For trace: the audit rows of an id. */
     enum td_err (*audit_find)(struct td_store *s, struct td_str id, struct tdi_arena *a,
                               struct td_audit_row **ret_rows, size_t *ret_count,
                               struct td_error *err);
