@@ -272,7 +272,7 @@ enum td_err tdi_db_open(struct tdi_db *db, const struct tdi_db_options *o, const
     db->path[o->path.len] = '\0';
     db->options.path = (struct td_str){.data = db->path, .len = o->path.len};
     if (o->path.len == 0 || strlen(db->path) != o->path.len) {
-        return open_fail(db, TD_ERR_CONFIG, "the path of the database is empty or holds a NUL", err);
+        return open_fail(db, TD_ERR_CONFIG, "the path is empty or holds a NUL character", err);
     }
     enum td_err rc = open_handle(db, err);
     if (rc != TD_OK) {

@@ -47,7 +47,7 @@ struct tdi_db {
      * connection; looking them up later would wait for the connection's mutex. */
     sqlite3_file *main_file;
     sqlite3_file *wal_file;
-    unsigned char wal_salt[8];     /* of the WAL when it was synced last; another one: it was reset */
+    unsigned char wal_salt[8];     /* of the WAL when synced last; another one: it was reset */
     td_time_us busy_since_us;      /* of the lock that is being waited for */
     td_time_us busy_slept_us;
     bool busy_never;               /* do not wait for locks at the moment */
