@@ -36,9 +36,11 @@ check: ## format, tidy, include arrows, header labels, lengths, banned calls, st
 
 format: ## format every C file in place
 	@scripts/install-deps check
-	@scripts/check/format --fix
+	@python3 scripts/check/format.py --fix
 
-docs: all ## write the generated reference pages
+docs: ## write the generated reference pages
+	@scripts/install-deps build test
+	@scripts/build dev
 	@scripts/generate-docs
 
 bench: all ## measure: runs bench/run with the release program

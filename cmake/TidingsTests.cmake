@@ -66,3 +66,13 @@ function(tdi_py_test name)
     add_test(NAME ${name} COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT})
     tdi_register_test(${name} "${ARG_LABELS}" "${ARG_TIMEOUT}")
 endfunction()
+
+# tdi_fuzz(name SOURCES a.c...)
+#     A libFuzzer program with LLVMFuzzerTestOneInput(); its seeds lie in fuzz/corpus/<name>/.
+function(tdi_fuzz name)
+    cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES")
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE tidings_core)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzzers)
+endfunction()

@@ -35,7 +35,8 @@ enum td_broker_cap {
      * one key may be in flight. */
     TD_BROKER_ORDERED_PIPELINE = 1 << 0,
     TD_BROKER_CUMULATIVE_ACK = 1 << 1, /* ack of a handle covers all earlier ones of the shard */
-    TD_BROKER_OFFSETS = 1 << 2,        /* acks must be contiguous; ack is "next offset" */
+    TD_BROKER_OFFSETS = 1 << 2,        /* acks end as one offset a shard: the caller may still ack
+                                          in any order, the driver stores the low-water mark */
     TD_BROKER_DELAY = 1 << 3,
     TD_BROKER_REQUEUE = 1 << 4,        /* nack(requeue) of one message */
     TD_BROKER_SHARDS = 1 << 5,         /* assigns shards and takes them away */
@@ -241,6 +242,10 @@ struct td_broker_driver {
                         struct td_error *err);
     /* Stop and resume deliveries without leaving. shard -1: all. */
     enum td_err (*pause)(struct td_broker *b, int32_t shard, bool paused, struct td_error *err);
+    /* Optional, with TD_BROKER_SHARDS: after TD_SHARD_REVOKED, what was in hand of the shard is
+     * settled or forgotten and the broker may give it away. Without this call the driver gives it
+     * away at the event's deadline. */
+    enum td_err (*shard_release)(struct td_broker *b, int32_t shard, struct td_error *err);
     enum td_err (*lag)(struct td_broker *b, struct td_str consumer, struct tdi_arena *a,
                        struct td_lag **ret, size_t *ret_count, struct td_error *err);
     /* Optional: go back (or forward) in a kept history. */
