@@ -83,6 +83,8 @@ void relay_verdict(struct relay_world *w, int64_t seq, int times, enum td_publis
                    enum td_err code, enum td_err_class class_);
 size_t relay_broker_in_flight(const struct relay_broker_client *c);
 bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq);
+/* What its message says; 0: it is not in flight. */
+td_time_us relay_broker_published_at(const struct relay_broker_client *c, int64_t seq);
 /* Process one row that is in flight, by its verdict. false: it is not there, or in an ordered
  * session not the first. */
 bool relay_broker_answer(struct relay_broker_client *c, int64_t seq);

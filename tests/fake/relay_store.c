@@ -55,12 +55,17 @@ void relay_plan(struct relay_faults *f, int call, int nth, enum td_err code,
 
 bool relay_fails(struct relay_faults *f, int call, struct relay_plan *ret)
 {
+    bool hit = false;
+
     for (size_t i = 0; i < RELAY_PLANS_MAX; i++) {
         struct relay_plan *p = &f->plans[i];
         if (p->nth > 0 && p->call == call && --p->nth == 0) {
             *ret = *p;
-            return true;
+            hit = true;
         }
+    }
+    if (hit) {
+        return true;
     }
     return f->choose != NULL && f->choose(f->ctx, call, ret);
 }
