@@ -20,7 +20,6 @@ struct relay_broker_session {
 
 void relay_world_init(struct relay_world *w, struct relay_db *db)
 {
-    memset(w, 0, sizeof(*w));
     w->db = db;
     w->time = db->time;
 }

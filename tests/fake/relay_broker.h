@@ -11,8 +11,8 @@
 #include "relay_store.h"
 #include "tidings/broker.h"
 
-#define RELAY_PENDING_MAX 4096
-#define RELAY_LATE_MAX 4096
+#define RELAY_PENDING_MAX 1024
+#define RELAY_LATE_MAX 1024
 #define RELAY_VERDICTS_MAX 16
 
 enum relay_broker_call {
@@ -77,6 +77,7 @@ struct relay_broker_client {
 extern const struct td_broker_driver relay_broker_driver;         /* any order, one at a time */
 extern const struct td_broker_driver relay_broker_driver_ordered; /* ORDERED_PIPELINE */
 
+/* w: zeroed. */
 void relay_world_init(struct relay_world *w, struct relay_db *db);
 struct td_str relay_broker_location(struct relay_broker_client *c);
 void relay_verdict(struct relay_world *w, int64_t seq, int times, enum td_publish_result result,
