@@ -43,6 +43,7 @@ enum td_err tdi_envelope_read(struct td_str text, bool with_data, struct tdi_are
 enum td_err tdi_headers_read(struct td_str json, struct tdi_arena *a, struct td_header **ret,
                              size_t *ret_count, struct td_error *err);
 void tdi_headers_write(struct tdi_buf *b, const struct td_header *headers, size_t count);
+
 /* A JSON media type (application/json, text/json, +json), or absent, for JSON is the default. */
 bool tdi_content_is_json(struct td_str content_type);
 
