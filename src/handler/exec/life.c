@@ -116,9 +116,12 @@ void tdd_exec_worker_ended(struct tdd_exec *h, struct tdd_exec_worker *w)
     struct tdd_exec_end end = {.why = why, .error_type = type, .blame = true};
     /* It may have closed a pipe and live on; or it is about to end, and then the signal comes too
      * late to change its status. */
+    bool before = tdd_exec_process_ended(&w->process);
     tdd_exec_process_kill(&w->process, &status);
     end.judged = match_exit(h, status, &end.verdict);
-    snprintf(why, sizeof(why), "the worker %s", tdd_exec_status_text(status, text));
+    snprintf(why, sizeof(why), "the worker %s",
+             before || !WIFSIGNALED(status) ? tdd_exec_status_text(status, text)
+                                            : "closed its stdin or stdout, or was killed");
     if (WIFSIGNALED(status)) {
         snprintf(type, sizeof(type), "signal %d", WTERMSIG(status));
     } else {
