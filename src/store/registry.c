@@ -1,0 +1,103 @@
+/*
+ * The visible array of store drivers, and what every session of one begins and ends with.
+ *
+ * Must not know: what a driver does.
+ */
+#include "store/registry.h"
+
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "store/sqlite/driver.h"
+
+static const struct td_store_driver *const drivers[] = {
+    &tdd_sqlite_store,
+};
+
+#define DRIVERS_COUNT (sizeof(drivers) / sizeof(drivers[0]))
+#define NAMES_BYTES_MAX 200
+
+/* wait() is optional. */
+#define REQUIRED_SLOTS(X)                                                                          \
+    X(open) X(close) X(interrupt) X(info) X(migrate) X(schema_sql) X(now) X(begin)                 \
+    X(savepoint) X(savepoint_end) X(finish) X(relay_declare) X(relay_position)                     \
+    X(outbox_read) X(outbox_durable) X(relay_settle) X(outbox_purge) X(relay_rebase)               \
+    X(lease_take) X(lease_renew) X(lease_clear_unclean) X(lease_release) X(lease_scan)             \
+    X(inbox_look) X(inbox_claim) X(inbox_settle) X(parked_due) X(parked_return)                    \
+    X(parked_keys) X(inbox_prune) X(counts) X(statement_prepare) X(statement_run)                  \
+    X(parked_scan) X(parked_change) X(relay_stats) X(outbox_find) X(inbox_find)                    \
+    X(published_find) X(audit_find) X(outbox_add)
+
+enum td_err tdi_store_driver_check(const struct td_store_driver *driver, struct td_error *err)
+{
+    const char *name = driver->name != NULL ? driver->name : "(no name)";
+    if (driver->abi != TD_STORE_ABI || driver->struct_size != sizeof(*driver)) {
+        return td_error_set(err, TD_ERR_INTERNAL,
+                            "store driver %s was built for another version of the interface", name);
+    }
+    if (driver->name == NULL || driver->name[0] == '\0') {
+        return td_error_set(err, TD_ERR_INTERNAL, "a store driver has no name");
+    }
+    if (driver->session_size < sizeof(struct td_store)) {
+        return td_error_set(err, TD_ERR_INTERNAL, "the sessions of store driver %s are too small",
+                            name);
+    }
+#define CHECK_SLOT(slot)                                                                           \
+    if (driver->slot == NULL) {                                                                    \
+        return td_error_set(err, TD_ERR_INTERNAL, "store driver %s lacks %s()", name, #slot);      \
+    }
+    REQUIRED_SLOTS(CHECK_SLOT)
+#undef CHECK_SLOT
+    return TD_OK;
+}
+
+enum td_err tdi_store_driver_find(struct td_str name, const struct td_store_driver **ret,
+                                  struct td_error *err)
+{
+    for (size_t i = 0; i < DRIVERS_COUNT; i++) {
+        if (tdi_str_is(name, drivers[i]->name)) {
+            enum td_err rc = tdi_store_driver_check(drivers[i], err);
+            if (rc == TD_OK) {
+                *ret = drivers[i];
+            }
+            return rc;
+        }
+    }
+    struct tdi_buf names;
+    tdi_buf_init(&names, NAMES_BYTES_MAX);
+    for (size_t i = 0; i < DRIVERS_COUNT; i++) {
+        tdi_buf_printf(&names, "%s%s", i > 0 ? ", " : "", drivers[i]->name);
+    }
+    enum td_err rc = td_error_set(err, TD_ERR_CONFIG,
+                                  "there is no store driver '%.*s'; there is: %s",
+                                  (int)(name.len < 40 ? name.len : 40), name.data ? name.data : "",
+                                  names.data != NULL ? names.data : "none");
+    tdi_buf_release(&names);
+    return rc;
+}
+
+enum td_err tdi_store_open(const struct td_store_driver *driver, const struct td_store_options *o,
+                           struct td_store **ret_store, struct td_error *err)
+{
+    struct td_store *store = calloc(1, driver->session_size);
+    if (store == NULL) {
+        return td_error_set(err, TD_ERR_NOMEM, "memory is exhausted");
+    }
+    store->driver = driver;
+    enum td_err rc = driver->open(store, o, err);
+    if (rc != TD_OK) {
+        tdi_store_close(store);
+        return rc;
+    }
+    *ret_store = store;
+    return TD_OK;
+}
+
+void tdi_store_close(struct td_store *store)
+{
+    if (store != NULL) {
+        store->driver->close(store);
+        free(store);
+    }
+}
