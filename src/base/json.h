@@ -56,6 +56,7 @@ bool tdi_json_skip(struct tdi_json *j, const struct tdi_json_token *t);
  * kept. false: exhausted, or a lone surrogate (which has no UTF-8). */
 bool tdi_json_text(const struct tdi_json_token *t, struct tdi_arena *a, struct td_str *ret);
 bool tdi_json_text_is(const struct tdi_json_token *t, const char *cstr);
+bool tdi_json_text_eq(const struct tdi_json_token *t, struct td_str s); /* without decoding */
 
 /* The whole text is one JSON value? *ret_why, *ret_offset on failure; may be NULL. */
 bool tdi_json_valid(struct td_str text, const char **ret_why, size_t *ret_offset);

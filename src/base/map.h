@@ -13,7 +13,6 @@ struct tdi_map {
     struct tdi_map_slot *slots;
     size_t cap;   /* power of two or 0 */
     size_t count;
-    size_t used;  /* with tombstones */
     size_t max;   /* entries at most; 0: no limit */
     uint64_t seed[2];
 };

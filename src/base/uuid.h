@@ -14,5 +14,8 @@ struct tdi_random;
 void tdi_uuid7(struct tdi_random *r, td_time_us now_us, char out[TDI_UUID_TEXT_LEN + 1]);
 /* In the one namespace of Tidings, over the length-prefixed (32 bits, big endian) parts. */
 void tdi_uuid5(const struct td_str *parts, size_t count, char out[TDI_UUID_TEXT_LEN + 1]);
+/* Plain version 5: a name in any namespace. */
+void tdi_uuid5_in(const unsigned char space[16], struct td_str name,
+                  char out[TDI_UUID_TEXT_LEN + 1]);
 
 #endif
