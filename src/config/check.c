@@ -61,9 +61,11 @@ static void check_overlap(struct tdi_loader *l, const struct tdi_config_topic *a
         struct td_str ap = a->types[i / b->types_count];
         struct td_str bp = b->types[i % b->types_count];
         if (tdi_patterns_overlap(ap, bp)) {
-            tdi_config_mistake(l, types, "topics %s and %s: an event can match both %s and %s, and"
-                               " must belong to one topic", a->name.data, b->name.data,
-                               tdi_shown(ap, shown[0]), tdi_shown(bp, shown[1]));
+            tdi_config_mistake(l, types,
+                               "topics %s and %s: an event can match both %s and %s, and"
+                               " must belong to one topic",
+                               a->name.data, b->name.data, tdi_shown(ap, shown[0]),
+                               tdi_shown(bp, shown[1]));
             return;
         }
     }
@@ -81,8 +83,8 @@ static void note_ignored(struct tdi_loader *l, const struct tdi_config_topic *t,
         const struct tdi_config_node *n = tdi_tree_child(node, ignored[i]);
         if (n != NULL) {
             tdi_diagnostics_add(l->diagnostics, TDI_SEVERITY_NOTE, n->key_pos,
-                                "topics.%s: %s has no meaning on the embedded broker",
-                                t->name.data, ignored[i]);
+                                "topics.%s: %s has no meaning on the embedded broker", t->name.data,
+                                ignored[i]);
         }
     }
 }
@@ -103,8 +105,7 @@ static void check_topics(struct tdi_loader *l, const struct tdi_config_node *map
 
 /* ---- stores, brokers, outboxes ---------------------------------------------------------- */
 
-static void check_locations(struct tdi_loader *l, const struct tdi_config_node *map,
-                            size_t offset)
+static void check_locations(struct tdi_loader *l, const struct tdi_config_node *map, size_t offset)
 {
     for (const struct tdi_config_node *n = map->first; n != NULL; n = n->next) {
         const struct td_str *here = (const void *)((const char *)n->target + offset);

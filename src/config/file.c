@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +29,14 @@ static enum td_err refuse(struct tdi_loader *l, struct td_error *err, struct tdi
 {
     tdi_diagnostics_add(l->diagnostics, TDI_SEVERITY_MISTAKE, pos, "%s", why);
     return td_error_set(err, TD_ERR_CONFIG, "the configuration cannot be read: %s", why);
+}
+
+static enum td_err refuse_errno(struct tdi_loader *l, struct td_error *err, int number)
+{
+    char buf[128];
+    char why[160];
+    (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror_r(number, buf, sizeof(buf)));
+    return refuse(l, err, (struct tdi_source_pos){0}, why);
 }
 
 /* ---- which file ------------------------------------------------------------------------- */
@@ -86,9 +95,7 @@ static enum td_err read_all(struct tdi_loader *l, int fd, struct tdi_buf *b, str
             return TD_OK;
         }
         if (n < 0 && errno != EINTR) {
-            struct td_str why = tdi_arena_printf(l->arena, "cannot be read: %s", strerror(errno));
-            return refuse(l, err, (struct tdi_source_pos){0},
-                          why.data != NULL ? why.data : "cannot be read");
+            return refuse_errno(l, err, errno);
         }
         if (n > 0) {
             tdi_buf_add(b, chunk, (size_t)n);
@@ -139,9 +146,7 @@ enum td_err tdi_config_read(struct tdi_loader *l, const char *path, struct td_er
     }
     int fd = open(d->file.data, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        struct td_str why = tdi_arena_printf(l->arena, "cannot be read: %s", strerror(errno));
-        return refuse(l, err, (struct tdi_source_pos){0},
-                      why.data != NULL ? why.data : "cannot be read");
+        return refuse_errno(l, err, errno);
     }
     struct tdi_buf b;
     tdi_buf_init(&b, TDI_CONFIG_FILE_BYTES_MAX);

@@ -242,7 +242,8 @@ const struct tdi_param_def *tdi_param_next(const struct tdi_param_def *parent, s
 
 const struct tdi_param_def *tdi_param_child(const struct tdi_param_def *parent, struct td_str key)
 {
-    bool any = parent != NULL && (parent->type == TDI_PARAM_NAMED || parent->type == TDI_PARAM_ITEMS);
+    bool any =
+        parent != NULL && (parent->type == TDI_PARAM_NAMED || parent->type == TDI_PARAM_ITEMS);
     size_t cursor = 0;
     const struct tdi_param_def *def = NULL;
     while ((def = tdi_param_next(parent, &cursor)) != NULL) {

@@ -20,7 +20,6 @@ struct relay_broker_session {
 
 void relay_world_init(struct relay_world *w, struct relay_db *db)
 {
-    memset(w, 0, sizeof(*w));
     w->db = db;
     w->time = db->time;
 }
@@ -158,14 +157,19 @@ size_t relay_broker_in_flight(const struct relay_broker_client *c)
     return c->session == NULL ? 0 : c->session->pending_count;
 }
 
-bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq)
+td_time_us relay_broker_published_at(const struct relay_broker_client *c, int64_t seq)
 {
     for (size_t i = 0; c->session != NULL && i < c->session->pending_count; i++) {
         if (c->session->pending[i].seq == seq) {
-            return true;
+            return c->session->pending[i].message->published_at;
         }
     }
-    return false;
+    return 0;
+}
+
+bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq)
+{
+    return relay_broker_published_at(c, seq) != 0;
 }
 
 void relay_broker_late(struct relay_world *w, size_t index)

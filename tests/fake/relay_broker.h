@@ -11,8 +11,8 @@
 #include "relay_store.h"
 #include "tidings/broker.h"
 
-#define RELAY_PENDING_MAX 4096
-#define RELAY_LATE_MAX 4096
+#define RELAY_PENDING_MAX 1024
+#define RELAY_LATE_MAX 1024
 #define RELAY_VERDICTS_MAX 16
 
 enum relay_broker_call {
@@ -77,12 +77,15 @@ struct relay_broker_client {
 extern const struct td_broker_driver relay_broker_driver;         /* any order, one at a time */
 extern const struct td_broker_driver relay_broker_driver_ordered; /* ORDERED_PIPELINE */
 
+/* w: zeroed. */
 void relay_world_init(struct relay_world *w, struct relay_db *db);
 struct td_str relay_broker_location(struct relay_broker_client *c);
 void relay_verdict(struct relay_world *w, int64_t seq, int times, enum td_publish_result result,
                    enum td_err code, enum td_err_class class_);
 size_t relay_broker_in_flight(const struct relay_broker_client *c);
 bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq);
+/* What its message says; 0: it is not in flight. */
+td_time_us relay_broker_published_at(const struct relay_broker_client *c, int64_t seq);
 /* Process one row that is in flight, by its verdict. false: it is not there, or in an ordered
  * session not the first. */
 bool relay_broker_answer(struct relay_broker_client *c, int64_t seq);

@@ -55,12 +55,17 @@ void relay_plan(struct relay_faults *f, int call, int nth, enum td_err code,
 
 bool relay_fails(struct relay_faults *f, int call, struct relay_plan *ret)
 {
+    bool hit = false;
+
     for (size_t i = 0; i < RELAY_PLANS_MAX; i++) {
         struct relay_plan *p = &f->plans[i];
         if (p->nth > 0 && p->call == call && --p->nth == 0) {
             *ret = *p;
-            return true;
+            hit = true;
         }
+    }
+    if (hit) {
+        return true;
     }
     return f->choose != NULL && f->choose(f->ctx, call, ret);
 }
@@ -88,7 +93,6 @@ void relay_violation(struct relay_db *db, const char *fmt, ...)
 
 void relay_db_init(struct relay_db *db, struct relay_time *t)
 {
-    memset(db, 0, sizeof(*db));
     db->time = t;
 }
 
@@ -447,6 +451,7 @@ static enum td_err store_take(struct td_store *s, struct td_str name, td_time_us
         return relay_failure(&p, err);
     }
     *ret_lease = (struct td_lease){.fence = n->fence, .unclean = n->unclean};
+    relay_time_pass(c->db->time, c->slow_us[RELAY_STORE_TAKE]);
     return TD_OK;
 }
 
@@ -468,6 +473,7 @@ static enum td_err store_renew(struct td_store *s, struct td_str name, int64_t f
     n->report_len = report.len < sizeof(n->report) ? report.len : sizeof(n->report) - 1;
     memcpy(n->report, report.data, n->report_len);
     n->report[n->report_len] = '\0';
+    relay_time_pass(c->db->time, c->slow_us[RELAY_STORE_RENEW]);
     return TD_OK;
 }
 

@@ -121,6 +121,7 @@ struct relay_store_client {
     struct relay_faults faults;
     int calls[RELAY_STORE_CALLS];
     int calls_total;
+    td_time_us slow_us[RELAY_STORE_CALLS]; /* TAKE, RENEW: done at once, answered so much later */
     int open;           /* sessions */
     int interrupted;
     size_t read_rows_max; /* the largest `max` that was asked for */
@@ -129,6 +130,7 @@ struct relay_store_client {
 extern const struct td_store_driver relay_store_driver;         /* with a waker */
 extern const struct td_store_driver relay_store_driver_no_wait; /* wait is NULL */
 
+/* db: zeroed. */
 void relay_db_init(struct relay_db *db, struct relay_time *t);
 /* Add a row, committed at once; key, topic may be NULL. Change it before anybody reads it. */
 struct relay_row *relay_db_add(struct relay_db *db, const char *key, const char *type);

@@ -171,7 +171,6 @@ static void test_defaults(void **state)
     test_loaded_release(&l);
 }
 
-
 static void test_every_default_is_valid(void **state)
 {
     (void)state;
@@ -263,12 +262,12 @@ static void test_notes_are_no_mistakes(void **state)
 static void test_tiers_are_not_cut(void **state)
 {
     (void)state;
-    struct loaded l = test_load_good(
-        "service: s\nstores: { a: { path: a } }\nbrokers: { b: { path: b } }\n"
-        "topics: { t: { types: [x] } }\n"
-        "consumers:\n  c:\n    from: t\n    retry: { delays: [5h] }\n"
-        "    handler: { exec: { command: [cat] } }\n",
-        NULL);
+    struct loaded l =
+        test_load_good("service: s\nstores: { a: { path: a } }\nbrokers: { b: { path: b } }\n"
+                       "topics: { t: { types: [x] } }\n"
+                       "consumers:\n  c:\n    from: t\n    retry: { delays: [5h] }\n"
+                       "    handler: { exec: { command: [cat] } }\n",
+                       NULL);
     assert_int_equal(l.config->consumers[0].retry.max_delay_us, 5 * 3600 * TD_SECOND_US);
     test_loaded_release(&l);
 }
