@@ -119,9 +119,9 @@ enum tdi_config_start {
 };
 
 struct tdi_config_breaker {
-    int32_t failures;      /* in a row */
-    int32_t share_percent; /* of the runs within the window */
-    td_time_us window_us;
+    int32_t failures;      /* opens at so many ... */
+    int32_t share_percent; /* ... that are this share of the runs ... */
+    td_time_us window_us;  /* ... within this time */
 };
 
 struct tdi_config_consumer {

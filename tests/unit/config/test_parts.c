@@ -1,5 +1,6 @@
 /* The pure parts: inbox window, places in a text, printing of diagnostics, the table, help. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -321,6 +322,26 @@ static void test_markdown(void **state)
     tdi_buf_release(&out);
 }
 
+/* The page in docs/ is what the table says now. */
+static void test_reference_page_is_fresh(void **state)
+{
+    (void)state;
+    struct tdi_buf wanted;
+    tdi_buf_init(&wanted, 1024 * 1024);
+    tdi_config_markdown(&wanted);
+    char *page = calloc(1, wanted.len + 2);
+    FILE *f = fopen(TEST_REFERENCE_PAGE, "rb");
+    assert_non_null(page);
+    assert_non_null(f);
+    size_t len = fread(page, 1, wanted.len + 1, f);
+    assert_int_equal(fclose(f), 0);
+    if (len != wanted.len || memcmp(page, wanted.data, len) != 0) {
+        fail_msg("%s is stale: make docs", TEST_REFERENCE_PAGE);
+    }
+    free(page);
+    tdi_buf_release(&wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_markdown),
+        cmocka_unit_test(test_reference_page_is_fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
