@@ -154,6 +154,19 @@ static void test_print_order_and_sum(void **state)
                  "2 mistakes, 1 finding\n");
 }
 
+static void test_print_order_in_a_line(void **state)
+{
+    (void)state;
+    struct printing *p = printing_new("a: b\n");
+    struct tdi_source_pos key = {.line = 1, .column = 1, .length = 1};
+    struct tdi_source_pos value = {.line = 1, .column = 4, .length = 1};
+    tdi_diagnostics_add(&p->d, TDI_SEVERITY_MISTAKE, value, "second");
+    tdi_diagnostics_add(&p->d, TDI_SEVERITY_MISTAKE, key, "first");
+    printing_end(p, false,
+                 "f.yaml:1:1: first\n    1 | a: b\n      | ^\n"
+                 "f.yaml:1:4: second\n    1 | a: b\n      |    ^\n2 mistakes\n");
+}
+
 static void test_print_color(void **state)
 {
     (void)state;
@@ -166,11 +179,11 @@ static void test_print_color(void **state)
 static void test_print_cleans(void **state)
 {
     (void)state;
-    struct printing *p = printing_new("a: \033[2J\xc2\x9b\xff\xc3\xa4 b\n");
+    struct printing *p = printing_new("a: \033[2J\xc2\x9b\xff\x7f\xc3\xa4 b\n");
     struct tdi_source_pos pos = {.line = 1, .column = 4, .length = 1};
     tdi_diagnostics_add(&p->d, TDI_SEVERITY_MISTAKE, pos, "bell \a");
     printing_end(p, false,
-                 "f.yaml:1:4: bell ?\n    1 | a: ?[2J??\xc3\xa4 b\n      |    ^\n1 mistake\n");
+                 "f.yaml:1:4: bell ?\n    1 | a: ?[2J???\xc3\xa4 b\n      |    ^\n1 mistake\n");
 }
 
 static void test_print_long_line(void **state)
@@ -352,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_place_of_a_byte),
         cmocka_unit_test(test_print_order_and_sum),
+        cmocka_unit_test(test_print_order_in_a_line),
         cmocka_unit_test(test_print_color),
         cmocka_unit_test(test_print_cleans),
         cmocka_unit_test(test_print_long_line),
