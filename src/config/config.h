@@ -12,6 +12,7 @@
 #ifndef TDI_CONFIG_CONFIG_H
 #define TDI_CONFIG_CONFIG_H
 
+#include "core/order.h"
 #include "core/retry.h"
 #include "tidings/error.h"
 #include "tidings/handler.h"
@@ -103,17 +104,6 @@ struct tdi_config_outbox {
     td_time_us keep_us;
 };
 
-enum tdi_config_order {
-    TDI_ORDER_NONE,
-    TDI_ORDER_SKIP,
-    TDI_ORDER_BLOCK,
-};
-
-enum tdi_config_on_dead {
-    TDI_ON_DEAD_HOLD,
-    TDI_ON_DEAD_RELEASE,
-};
-
 enum tdi_config_start {
     TDI_START_EARLIEST,
 };
@@ -147,8 +137,8 @@ struct tdi_config_consumer {
     size_t classify_count;
 
     struct tdi_retry_policy retry;
-    enum tdi_config_order order;
-    enum tdi_config_on_dead on_dead;
+    enum tdi_order order;
+    enum tdi_on_dead on_dead;
     struct tdi_config_breaker breaker;
     int32_t prefetch;
     int32_t batch;
