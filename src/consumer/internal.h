@@ -193,6 +193,7 @@ struct tdi_consumer {
     bool suspect;                  /* a run ended the store session: open a window at the start */
     bool prepared, leased, totals_read, clock_read, keys_read, subscribed;
     bool owned;                    /* the last lease_take() said OWNED */
+    bool leaving, leaving_clean;   /* see leave() */
     bool left;                     /* the last report is written */
     struct td_lease lease;
     td_time_us lease_until;        /* mono, counted from before it was asked for */
