@@ -82,7 +82,7 @@ struct tdi_config_broker {
 
 enum tdi_config_unrouted {
     TDI_UNROUTED_DEAD,  /* a message that no queue takes is parked as `unroutable` */
-    TDI_UNROUTED_COUNT, /* it is counted and gone */
+    TDI_UNROUTED_COUNT, /* it is counted and gone; not in this version */
 };
 
 struct tdi_config_topic {

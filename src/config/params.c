@@ -85,9 +85,8 @@ static const struct tdi_param_def params[] = {
           " broker.", 0),
     RANGE("topics.*.max_bytes", SIZE, TOPIC(max_bytes), "1MiB", "1B", "64MiB",
           "Largest body.", 0),
-    CHOICE("topics.*.unrouted", CHOICE, TOPIC(unrouted), "dead", "dead|count",
-           "What becomes of a message that no queue takes: a dead letter of the relay, or only"
-           " counted.", 0),
+    CHOICE("topics.*.unrouted", CHOICE, TOPIC(unrouted), "dead", "dead|-count",
+           "What becomes of a message that no queue takes: a dead letter of the relay.", 0),
     LATER("topics.*.rabbitmq", "Names of an existing topology."),
     LATER("topics.*.kafka", "Names of an existing topology."),
     LATER("topics.*.rocketmq", "Names of an existing topology."),
@@ -138,7 +137,7 @@ static const struct tdi_param_def params[] = {
     LATER("consumers.*.handler.c", "A function of a loaded library."),
     LEAF("consumers.*.params", SOURCES, CONSUMER(params), NULL,
          "Where the :name parameters of the statements come from: /pointer into the body,"
-         " $attribute, $header.NAME.", "{ user: /user_id, order: $key }", 0),
+         " $attribute, $header.NAME, $body, $consumer, $attempt.", "{ user: /user_id, order: $key }", 0),
     CHOICE("consumers.*.params_missing", FLAG, CONSUMER(params_missing_null), "dead", "dead|null",
            "When a pointer leads nowhere: the message is dead (`schema`), or the value is NULL.", 0),
     {"consumers.*.classify", TDI_PARAM_CLASSIFY, CONSUMER(classify), NULL, NULL, NULL,
@@ -222,12 +221,15 @@ const char *tdi_param_key(const struct tdi_param_def *def)
 
 static bool is_child(const struct tdi_param_def *parent, const struct tdi_param_def *def)
 {
-    const char *key = tdi_param_key(def);
-    if (parent == NULL) {
-        return key == def->path;
+    const char *rest = def->path;
+    if (parent != NULL) {
+        size_t len = strlen(parent->path);
+        if (strncmp(def->path, parent->path, len) != 0 || def->path[len] != '.') {
+            return false;
+        }
+        rest += len + 1;
     }
-    size_t len = strlen(parent->path);
-    return (size_t)(key - def->path) == len + 1 && strncmp(def->path, parent->path, len) == 0;
+    return strchr(rest, '.') == NULL;
 }
 
 const struct tdi_param_def *tdi_param_next(const struct tdi_param_def *parent, size_t *cursor)

@@ -34,7 +34,7 @@ static void test_full_topology(void **state)
     assert_int_equal(t->retention_us, 7 * DAY_US);
     assert_int_equal(t->partitions, 8);
     assert_int_equal(t->max_bytes, 2 * 1024 * 1024);
-    assert_int_equal(t->unrouted, TDI_UNROUTED_COUNT);
+    assert_int_equal(t->unrouted, TDI_UNROUTED_DEAD);
     t = &c->topics[1];
     assert_ptr_equal(t->broker, &c->brokers[0]);
     assert_false(t->key_required);
