@@ -43,6 +43,7 @@ struct tdi_db {
     int interrupted;               /* atomic; set by tdi_db_interrupt */
     const char *driver_name;       /* for errors */
     int wal_pages;                 /* as the WAL hook said last */
+    uint64_t wal_commits;          /* commits of this connection that wrote frames */
     /* SQLite's own file objects, looked up once at open. WAL mode keeps both for the life of the
      * connection; looking them up later would wait for the connection's mutex. */
     sqlite3_file *main_file;

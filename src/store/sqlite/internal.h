@@ -54,6 +54,7 @@ struct tdd_sqlite {
     /* transaction */
     bool tx_open;
     bool savepoint_open;
+    bool undone;                  /* a savepoint of this transaction was: claims may be gone */
     int64_t data_version;         /* when we last held the write lock */
     td_time_us tx_began_us;       /* monotonic */
     td_time_us tx_ended_us;
@@ -192,6 +193,7 @@ enum td_err tdd_lease_alive(struct tdd_sqlite *s, struct td_str name, bool *ret_
                             struct td_error *err);
 
 /* ---- owner_lock.c: one byte of a file for each lease, locked as long as its owner lives */
+#define TDD_CHECKPOINT_BYTE 0 /* leases begin at 1; held for the time of a checkpoint */
 enum tdd_lock {
     TDD_LOCK_OURS,
     TDD_LOCK_OTHERS,
