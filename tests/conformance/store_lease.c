@@ -158,8 +158,8 @@ static void test_scan(void **state)
     assert_int_equal(count, 0);
     struct td_lease one = take(w, w->a, "one");
     struct td_lease two = take(w, w->a, "two");
-    assert_ok(CALL(w->a, lease_renew, LIT("one"), one.fence, TTL, LIT("{\"state\":\"ok\"}"),
-                   &w->err));
+    assert_ok(
+        CALL(w->a, lease_renew, LIT("one"), one.fence, TTL, LIT("{\"state\":\"ok\"}"), &w->err));
     /* An empty report leaves the last one. */
     w->now += 5;
     assert_ok(CALL(w->a, lease_renew, LIT("one"), one.fence, TTL, LIT(""), &w->err));

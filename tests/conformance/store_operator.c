@@ -47,12 +47,12 @@ static void test_statement_rows(void **state)
     size_t failed = 99;
     w->rig->app(w, "CREATE TABLE points(user_id INTEGER, amount INTEGER)");
     int insert = prepare(w, "INSERT INTO points VALUES (:user, :amount);  -- one\n", names, 3);
-    int update = prepare(w, "UPDATE points SET amount = amount + :amount WHERE user_id = :user",
-                         names, 3);
+    int update =
+        prepare(w, "UPDATE points SET amount = amount + :amount WHERE user_id = :user", names, 3);
     int look = prepare(w, "SELECT 1 FROM points WHERE amount > :amount", names, 3);
-    struct td_value rows[] = {int_value(1),  int_value(10), int_value(0), int_value(1),
-                              int_value(20), int_value(0),  int_value(7), int_value(30),
-                              int_value(0)};
+    struct td_value rows[] = {int_value(1), int_value(10), int_value(0),
+                              int_value(1), int_value(20), int_value(0),
+                              int_value(7), int_value(30), int_value(0)};
     assert_ok(CALL(w->a, begin, &w->err));
     assert_ok(CALL(w->a, statement_run, insert, rows, 3, changed, &failed, &w->err));
     assert_int_equal(changed[0], 1);
@@ -199,8 +199,7 @@ static void test_statement_that_rolls_back(void **state)
     assert_ok(CALL(w->a, begin, &w->err));
     assert_err(CALL(w->a, statement_run, insert, NULL, 1, &changed, &failed, &w->err),
                TD_ERR_STATEMENT);
-    assert_err(CALL(w->a, inbox_claim, LIT(C), LIT(""), 0, &claim, 1, &w->err),
-               TD_ERR_UNAVAILABLE);
+    assert_err(CALL(w->a, inbox_claim, LIT(C), LIT(""), 0, &claim, 1, &w->err), TD_ERR_UNAVAILABLE);
     assert_err(CALL(w->a, finish, true, &w->err), TD_ERR_UNAVAILABLE);
     assert_int_equal(w->err.class_, TD_CLASS_RETRY);
     assert_ask("SELECT count(*) FROM tidings_inbox", "0");
@@ -213,8 +212,9 @@ static void test_statement_without_end(void **state)
     struct store_world *w = *state;
     int64_t changed = 0;
     size_t failed = 99;
-    int handle = prepare(w, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-                            "SELECT count(*) FROM n",
+    int handle = prepare(w,
+                         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                         "SELECT count(*) FROM n",
                          NULL, 0);
     assert_ok(CALL(w->a, begin, &w->err));
     assert_err(CALL(w->a, statement_run, handle, NULL, 1, &changed, &failed, &w->err),

@@ -136,3 +136,83 @@ struct td_settle deliver(struct store_world *w, struct td_store *s, const char *
     assert_true(item.settled);
     return item;
 }
+
+struct td_parked_batch due_with(struct store_world *w, struct td_store *s, struct td_parked_due ask,
+                                const char *lease)
+{
+    struct td_parked_batch batch = {.count = 99};
+    ask.consumer = LIT(CONSUMER);
+    ask.max = ask.max > 0 ? ask.max : 10;
+    ask.lease_us = 30 * TD_SECOND_US;
+    assert_ok(CALL(s, parked_due, tdi_str(lease), &ask, &w->arena, &batch, &w->err));
+    assert_ask(DISAGREE, "0");
+    return batch;
+}
+
+struct td_parked_batch due_now(struct store_world *w, struct td_store *s)
+{
+    return due_with(w, s, (struct td_parked_due){.fence = 0}, "");
+}
+
+/* The settlement of a run that parked_due() gave out. */
+struct td_settle verdict_of(const struct td_parked_row *row, enum td_outcome outcome)
+{
+    struct td_settle item = settle_of(&row->message, outcome);
+    item.claimed = false;
+    item.expected = TD_OUTCOME_RETRY;
+    item.expected_attempts = row->attempts;
+    item.attempts = row->attempts;
+    item.attempt_limit = row->attempt_limit;
+    item.blocks_key = row->blocks_key;
+    if (outcome == TD_OUTCOME_RETRY || outcome == TD_OUTCOME_DEAD) {
+        item.code = TD_DEAD_EXHAUSTED;
+        item.reason = LIT("smtp 451");
+    }
+    return item;
+}
+
+bool key_is_blocked(struct store_world *w, const char *key)
+{
+    struct td_str *keys = NULL;
+    size_t count = 0;
+    bool found = false;
+    assert_ok(CALL(w->b, parked_keys, LIT(CONSUMER), 0, &w->arena, &keys, &count, &w->err));
+    for (size_t i = 0; i < count; i++) {
+        found = found || tdi_str_is(keys[i], key);
+    }
+    return found;
+}
+
+struct td_position nowhere(void)
+{
+    return (struct td_position){.len = 0};
+}
+
+size_t read_rows(struct store_world *w, const struct td_position *after, size_t max,
+                 struct td_outbox_row **ret)
+{
+    size_t count = 0;
+    assert_ok(CALL(w->b, outbox_read, after, max, 1 << 20, &w->arena, ret, &count, &w->err));
+    return count;
+}
+
+int64_t own_lease(struct store_world *w, struct td_store *s, const char *name)
+{
+    struct td_lease lease;
+    assert_ok(CALL(s, lease_take, tdi_str(name), 10 * TD_SECOND_US, &lease, &w->err));
+    return lease.fence;
+}
+
+struct td_relay_settle settle_up_to(const char *relay, int64_t fence,
+                                    const struct td_outbox_row *rows, size_t count)
+{
+    return (struct td_relay_settle){
+        .relay = tdi_str(relay),
+        .fence = fence,
+        .position = rows[count - 1].position,
+        .from_seq = rows[0].message.sequence,
+        .to_seq = rows[count - 1].message.sequence,
+        .published = (int64_t)count,
+        .evidence = LIT("confirmed"),
+    };
+}

@@ -98,4 +98,32 @@ void settle_alone(struct store_world *w, struct td_store *s, const char *consume
 struct td_settle deliver(struct store_world *w, struct td_store *s, const char *consumer,
                          const struct td_message *m, enum td_outcome outcome, int32_t limit);
 
+/* ---- consumers */
+
+#define CONSUMER "shop.points"
+#define OUTCOMES "SELECT group_concat(outcome) FROM (SELECT outcome FROM tidings_inbox ORDER BY id)"
+/* The two tables never disagree about a message. */
+#define DISAGREE                                                                                   \
+    "SELECT count(*) FROM tidings_parked AS p JOIN tidings_inbox AS i USING (consumer, source, "   \
+    "id) WHERE p.outcome <> i.outcome OR p.attempts <> i.attempts"
+
+/* Rows of CONSUMER, shard 0 if `ask` says nothing else, leased for 30 s; then nothing disagrees. */
+struct td_parked_batch due_with(struct store_world *w, struct td_store *s, struct td_parked_due ask,
+                                const char *lease);
+struct td_parked_batch due_now(struct store_world *w, struct td_store *s);
+/* The settlement of a run that parked_due() gave out. */
+struct td_settle verdict_of(const struct td_parked_row *row, enum td_outcome outcome);
+bool key_is_blocked(struct store_world *w, const char *key);
+
+/* ---- relays */
+
+struct td_position nowhere(void);
+/* By session b. */
+size_t read_rows(struct store_world *w, const struct td_position *after, size_t max,
+                 struct td_outbox_row **ret);
+/* Taken for 10 s; the fence. */
+int64_t own_lease(struct store_world *w, struct td_store *s, const char *name);
+struct td_relay_settle settle_up_to(const char *relay, int64_t fence,
+                                    const struct td_outbox_row *rows, size_t count);
+
 #endif

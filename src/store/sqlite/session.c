@@ -167,8 +167,8 @@ static enum td_err session_open(struct td_store *store, const struct td_store_op
         .create = o->create,
         .read_only = o->read_only,
         .cache_kib = TDD_CACHE_KIB,
-        .busy_timeout_us = o->operation_timeout_us > 0 ? o->operation_timeout_us
-                                                       : TDD_OPERATION_TIMEOUT_US,
+        .busy_timeout_us =
+            o->operation_timeout_us > 0 ? o->operation_timeout_us : TDD_OPERATION_TIMEOUT_US,
         .clock = o->clock,
     };
     enum td_err rc = tdd_wait_open(s, err);

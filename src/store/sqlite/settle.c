@@ -20,7 +20,7 @@ struct settling {
     struct td_str consumer;
     struct td_settle *item;
     struct tdd_key key;
-    int64_t arrival;         /* of its parked row; 0: none */
+    int64_t arrival; /* of its parked row; 0: none */
     int32_t attempts;
     enum td_outcome outcome; /* as stored */
     bool by_worker;          /* a worker's own transaction wrote the inbox row */
@@ -91,10 +91,9 @@ static enum td_err write_inbox(struct settling *g, const struct td_inbox_state *
         return TD_OK;
     }
     if (state->outcome == TD_OUTCOME_NONE) {
-        return tdd_inbox_insert(g->s, g->consumer, &item->ref, g->outcome, g->attempts,
-                                item->origin,
-                                item->message != NULL ? item->message->published_at : TD_TIME_NONE,
-                                op, err);
+        return tdd_inbox_insert(
+            g->s, g->consumer, &item->ref, g->outcome, g->attempts, item->origin,
+            item->message != NULL ? item->message->published_at : TD_TIME_NONE, op, err);
     }
     /* inbox_claim() has written this already. */
     if (item->claimed && g->outcome == TD_OUTCOME_EFFECT && g->attempts == state->attempts) {

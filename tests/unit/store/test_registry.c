@@ -13,22 +13,23 @@
 
 static const struct td_store_driver *sqlite(void)
 {
-    const struct td_store_driver *driver = NULL;
-    assert_int_equal(tdi_store_driver_find(TD_STR_LIT("sqlite"), &driver, NULL), TD_OK);
+    const struct td_store_driver *driver = tdi_store_driver(TD_STR_LIT("sqlite"));
+    assert_non_null(driver);
     return driver;
 }
 
 static void test_find(void **state)
 {
     (void)state;
-    const struct td_store_driver *driver = NULL;
-    struct td_error err;
+    size_t count = 0;
     assert_string_equal(sqlite()->name, "sqlite");
-    assert_int_equal(tdi_store_driver_find(TD_STR_LIT("oracle"), &driver, &err), TD_ERR_CONFIG);
-    assert_non_null(strstr(err.text, "'oracle'"));
-    assert_non_null(strstr(err.text, "sqlite"));
-    assert_null(driver);
-    assert_int_equal(tdi_store_driver_find(TD_STR_NONE, &driver, &err), TD_ERR_CONFIG);
+    assert_null(tdi_store_driver(TD_STR_LIT("oracle")));
+    assert_null(tdi_store_driver(TD_STR_NONE));
+    while (tdi_store_driver_at(count) != NULL) {
+        assert_int_equal(tdi_store_driver_check(tdi_store_driver_at(count), NULL), TD_OK);
+        count++;
+    }
+    assert_true(count > 0);
 }
 
 static void test_check(void **state)

@@ -364,9 +364,8 @@ static void test_lease_by_the_clock_alone(void **state)
     tdi_store_close(p->s);
     p->s = NULL;
     open_ok(p);
-    assert_int_equal(
-        p->s->driver->lease_take(p->s, TD_STR_LIT("r"), TD_SECOND_US, &lease, &p->err),
-        TD_ERR_OWNED);
+    assert_int_equal(p->s->driver->lease_take(p->s, TD_STR_LIT("r"), TD_SECOND_US, &lease, &p->err),
+                     TD_ERR_OWNED);
     char path[160];
     (void)snprintf(path, sizeof(path), "%s-tidings-owner", p->path);
     assert_int_equal(access(path, F_OK), -1);
@@ -428,9 +427,9 @@ static void test_checkpoint_beside_a_long_reader(void **state)
     init_ok(p);
     open_ok(p);
     assert_int_equal(sqlite3_open(p->path, &reader), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM tidings_outbox", NULL, NULL,
-                                  NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM tidings_outbox", NULL, NULL, NULL),
+        SQLITE_OK);
     fill(p, 60);
     struct tdd_sqlite *s = tdd_session(p->s);
     assert_true(s->checkpoint_at > TDI_DB_WAL_CHECKPOINT_PAGES);
@@ -448,7 +447,8 @@ static void test_history(void **state)
     struct tdi_buf b;
     struct td_str code = TD_STR_LIT("rejected");
     tdi_buf_init(&b, TDD_HISTORY_BYTES_MAX);
-    tdd_history_add(&b, TD_STR_LIT("[]"), 1780000000000000, 1, "retry", code, TD_STR_LIT("no \"x\""));
+    tdd_history_add(&b, TD_STR_LIT("[]"), 1780000000000000, 1, "retry", code,
+                    TD_STR_LIT("no \"x\""));
     assert_string_equal(b.data, "[{\"at\":\"2026-05-28T20:26:40.000000Z\",\"attempt\":1,"
                                 "\"result\":\"retry\",\"code\":\"rejected\","
                                 "\"reason\":\"no \\\"x\\\"\"}]");
