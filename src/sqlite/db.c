@@ -55,6 +55,7 @@ static int wal_committed(void *ctx, sqlite3 *handle, const char *name, int pages
     (void)handle;
     if (strcmp(name, "main") == 0) {
         db->wal_pages = pages;
+        db->wal_commits++;
     }
     return SQLITE_OK;
 }
