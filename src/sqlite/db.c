@@ -174,9 +174,10 @@ static enum td_err make_new(struct tdi_db *db, struct td_error *err)
     enum td_err rc = TD_OK;
     if (db->options.own_file) {
         char sql[160];
+        /* One transaction: a file that has a page has our application id. */
         (void)snprintf(sql, sizeof(sql),
-                       "PRAGMA page_size=%d; PRAGMA auto_vacuum=INCREMENTAL;"
-                       "PRAGMA application_id=%d",
+                       "PRAGMA page_size=%d; BEGIN; PRAGMA auto_vacuum=INCREMENTAL;"
+                       "PRAGMA application_id=%d; COMMIT",
                        PAGE_BYTES, (int)db->options.application_id);
         rc = tdi_db_exec(db, sql, "open", err);
     }
@@ -272,7 +273,8 @@ enum td_err tdi_db_open(struct tdi_db *db, const struct tdi_db_options *o, const
     db->path[o->path.len] = '\0';
     db->options.path = (struct td_str){.data = db->path, .len = o->path.len};
     if (o->path.len == 0 || strlen(db->path) != o->path.len) {
-        return open_fail(db, TD_ERR_CONFIG, "the path of the database is empty or holds a NUL", err);
+        return open_fail(db, TD_ERR_CONFIG, "the path of the database is empty or holds a NUL",
+                         err);
     }
     enum td_err rc = open_handle(db, err);
     if (rc != TD_OK) {
