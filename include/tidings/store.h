@@ -253,12 +253,15 @@ struct td_parked_due {
     bool release_on_dead;         /* on_dead: release, for rows that are settled dead here */
 };
 
-/* What due rows were found; rows past their limit have been settled dead and are in `dead`. */
+/* What due rows were found; rows past their limit have been settled dead and are in `dead`, rows
+ * that a worker settled in a transaction of its own have been finished and are in `done`. */
 struct td_parked_batch {
     struct td_parked_row *rows;   /* leased; attempts counted and committed */
     size_t count;
     struct td_parked_row *dead;   /* exhausted or poison; key_blocked as in td_settle */
     size_t dead_count;
+    struct td_parked_row *done;   /* outcome as the inbox row had it; key_blocked likewise */
+    size_t done_count;
     td_time_us next_due_us;       /* store's time of the next row not returned; TD_TIME_NONE */
 };
 

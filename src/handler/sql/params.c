@@ -9,50 +9,15 @@
 #include "base/str.h"
 #include "core/envelope.h"
 
-static bool known_attribute(struct td_str name)
-{
-    static const struct td_message nothing;
-    struct td_value ignored;
-    struct tdi_arena none;
-    tdi_arena_init(&none, 1);
-    bool known = tdi_message_attribute(&nothing, name, &none, &ignored);
-    tdi_arena_release(&none);
-    return known;
-}
-
 enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_source *ret,
                                  struct td_error *err)
 {
     struct td_str from = param->from;
     ret->param = param->name;
-    ret->name = from;
-    if (tdi_json_pointer_valid(from)) {
-        ret->origin = TDD_SQL_POINTER;
+    ret->text = from;
+    ret->origin = tdi_param_origin(from, &ret->name);
+    if (ret->origin != TDI_PARAM_WRONG) {
         return TD_OK;
-    }
-    if (tdi_str_starts(from, "$header.") && from.len > 8) {
-        ret->origin = TDD_SQL_HEADER;
-        ret->name = (struct td_str){from.data + 8, from.len - 8};
-        return TD_OK;
-    }
-    if (tdi_str_is(from, "$body")) {
-        ret->origin = TDD_SQL_BODY;
-        return TD_OK;
-    }
-    if (tdi_str_is(from, "$consumer")) {
-        ret->origin = TDD_SQL_CONSUMER;
-        return TD_OK;
-    }
-    if (tdi_str_is(from, "$attempt")) {
-        ret->origin = TDD_SQL_ATTEMPT;
-        return TD_OK;
-    }
-    if (from.len > 1 && from.data[0] == '$') {
-        ret->origin = TDD_SQL_ATTRIBUTE;
-        ret->name = (struct td_str){from.data + 1, from.len - 1};
-        if (known_attribute(ret->name)) {
-            return TD_OK;
-        }
     }
     return td_error_set(err, TD_ERR_CONFIG,
                         "parameter %.*s: '%.*s' is not a /pointer into the body, a $attribute or "
@@ -60,29 +25,40 @@ enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_so
                         (int)param->name.len, param->name.data, (int)from.len, from.data);
 }
 
-/* The verdict for a value that is not there or cannot be used. */
-static bool refuse(const struct tdd_sql_source *source, const char *what, struct tdi_arena *a,
-                   struct td_verdict *ret)
+static enum td_err out_of_memory(struct td_error *err)
 {
-    *ret = (struct td_verdict){.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
-    ret->reason = tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->name.len,
-                                   source->name.data, what, (int)source->param.len,
-                                   source->param.data);
-    ret->error_type = TD_STR_LIT("schema");
-    return false;
+    return td_error_set(err, TD_ERR_NOMEM, "no memory for the parameters of a statement");
 }
 
-static bool missing(const struct tdd_sql_source *source, bool missing_null, struct tdi_arena *a,
-                    struct td_value *ret, struct td_verdict *ret_verdict)
+/* The message cannot be used: "/user_id is missing, needed by :user". */
+static enum td_err refuse(const struct tdd_sql_source *source, const char *what,
+                          struct tdi_arena *a, struct td_verdict *ret, struct td_error *err)
+{
+    struct td_verdict v = {.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
+    v.reason = tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->text.len,
+                                source->text.data, what, (int)source->param.len,
+                                source->param.data);
+    if (v.reason.data == NULL) {
+        return out_of_memory(err);
+    }
+    v.error_type = TD_STR_LIT("schema");
+    v.error_message = v.reason;
+    *ret = v;
+    return TD_ERR_INVALID;
+}
+
+static enum td_err missing(const struct tdd_sql_source *source, bool missing_null,
+                           struct tdi_arena *a, struct td_value *ret,
+                           struct td_verdict *ret_verdict, struct td_error *err)
 {
     if (missing_null) {
         *ret = (struct td_value){.type = TD_VALUE_NULL};
-        return true;
+        return TD_OK;
     }
-    return refuse(source, "is missing", a, ret_verdict);
+    return refuse(source, "is missing", a, ret_verdict, err);
 }
 
-/* false: a string that has no UTF-8 form, or the arena is exhausted. */
+/* false: a string that cannot be decoded. */
 static bool token_value(const struct tdi_json_token *t, struct tdi_arena *a, struct td_value *ret)
 {
     *ret = (struct td_value){.type = TD_VALUE_NULL};
@@ -120,32 +96,35 @@ static bool token_value(const struct tdi_json_token *t, struct tdi_arena *a, str
     return false;
 }
 
-static bool pointer_value(const struct tdd_sql_source *source, const struct td_message *m,
-                          bool missing_null, struct tdi_arena *a, struct td_value *ret,
-                          struct td_verdict *ret_verdict)
+static enum td_err pointer_value(const struct tdd_sql_source *source, const struct td_run *run,
+                                 bool missing_null, struct tdi_arena *a, struct td_value *ret,
+                                 struct td_verdict *ret_verdict, struct td_error *err)
 {
     struct tdi_json_token token;
     struct td_error why;
-    struct td_str text = {m->body.data, m->body.len};
-    if (m->body.data == NULL) {
-        return missing(source, missing_null, a, ret, ret_verdict);
+    struct td_str text = {run->message->body.data, run->message->body.len};
+    if (text.data == NULL) {
+        return missing(source, missing_null, a, ret, ret_verdict, err);
     }
     enum td_err rc = tdi_json_pointer(text, source->name, a, &token, &why);
     if (rc == TD_ERR_NOT_FOUND) {
-        return missing(source, missing_null, a, ret, ret_verdict);
+        return missing(source, missing_null, a, ret, ret_verdict, err);
+    }
+    if (rc == TD_ERR_NOMEM) {
+        return out_of_memory(err);
     }
     if (rc != TD_OK) {
-        *ret_verdict = (struct td_verdict){.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
-        ret_verdict->error_type = TD_STR_LIT("schema");
-        ret_verdict->reason =
-            tdi_arena_printf(a, "the body is not JSON (%s), needed by :%.*s", why.text,
-                             (int)source->param.len, source->param.data);
-        return false;
+        struct td_str sentence = tdi_arena_printf(a, "cannot be read: the body is %s", why.text);
+        return sentence.data == NULL ? out_of_memory(err)
+                                     : refuse(source, sentence.data, a, ret_verdict, err);
     }
     if (!token_value(&token, a, ret)) {
-        return refuse(source, "is a string without a UTF-8 form", a, ret_verdict);
+        /* Two reasons: an arena that cannot hold the text, or a text that is none. */
+        return tdi_arena_alloc(a, token.raw.len + 1) == NULL
+                   ? out_of_memory(err)
+                   : refuse(source, "holds half of a surrogate pair", a, ret_verdict, err);
     }
-    return true;
+    return TD_OK;
 }
 
 static struct td_value body_value(const struct td_message *m)
@@ -160,31 +139,33 @@ static struct td_value body_value(const struct td_message *m)
     return (struct td_value){.type = TD_VALUE_BLOB, .blob = m->body};
 }
 
-bool tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
-                          bool missing_null, struct tdi_arena *a, struct td_value *ret,
-                          struct td_verdict *ret_verdict)
+enum td_err tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
+                                 bool missing_null, struct tdi_arena *a, struct td_value *ret,
+                                 struct td_verdict *ret_verdict, struct td_error *err)
 {
     switch (source->origin) {
-    case TDD_SQL_POINTER:
-        return pointer_value(source, run->message, missing_null, a, ret, ret_verdict);
-    case TDD_SQL_ATTRIBUTE:
-        if (!tdi_message_attribute(run->message, source->name, a, ret)) {
-            *ret = (struct td_value){.type = TD_VALUE_NULL};
-        }
-        return true;
-    case TDD_SQL_HEADER:
+    case TDI_PARAM_POINTER:
+        return pointer_value(source, run, missing_null, a, ret, ret_verdict, err);
+    case TDI_PARAM_ATTRIBUTE:
+        /* The name was checked when it was parsed. */
+        return tdi_message_attribute(run->message, source->name, a, ret) ? TD_OK
+                                                                         : out_of_memory(err);
+    case TDI_PARAM_HEADER:
         *ret = (struct td_value){.type = TD_VALUE_TEXT,
                                  .text = tdi_message_header(run->message, source->name)};
-        return ret->text.data != NULL || missing(source, missing_null, a, ret, ret_verdict);
-    case TDD_SQL_BODY:
+        return ret->text.data != NULL ? TD_OK
+                                      : missing(source, missing_null, a, ret, ret_verdict, err);
+    case TDI_PARAM_BODY:
         *ret = body_value(run->message);
-        return true;
-    case TDD_SQL_CONSUMER:
+        return TD_OK;
+    case TDI_PARAM_CONSUMER:
         *ret = (struct td_value){.type = TD_VALUE_TEXT, .text = run->consumer};
-        return true;
-    case TDD_SQL_ATTEMPT:
+        return TD_OK;
+    case TDI_PARAM_ATTEMPT:
         *ret = (struct td_value){.type = TD_VALUE_INT, .i = run->attempt};
-        return true;
+        return TD_OK;
+    case TDI_PARAM_WRONG: /* refused at open */
+        break;
     }
-    return false;
+    return td_error_set(err, TD_ERR_INTERNAL, "a parameter has no origin");
 }

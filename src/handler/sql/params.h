@@ -6,33 +6,26 @@
 #ifndef TDD_SQL_PARAMS_H
 #define TDD_SQL_PARAMS_H
 
+#include "core/sqlparams.h"
 #include "tidings/handler.h"
 
 struct tdi_arena;
 
-enum tdd_sql_origin {
-    TDD_SQL_POINTER,   /* /a/b, the body must be JSON */
-    TDD_SQL_ATTRIBUTE, /* $key; an absent one is NULL */
-    TDD_SQL_HEADER,    /* $header.NAME; an absent one is missing */
-    TDD_SQL_BODY,      /* $body: text if it is UTF-8, else a blob */
-    TDD_SQL_CONSUMER,  /* $consumer: the full name */
-    TDD_SQL_ATTEMPT,   /* $attempt: 1 for the first run */
-};
-
 struct tdd_sql_source {
     struct td_str param; /* the parameter's name */
-    enum tdd_sql_origin origin;
+    enum tdi_param_origin origin;
+    struct td_str text; /* as the configuration has it, for sentences */
     struct td_str name; /* pointer, attribute or header */
 };
 
-/* CONFIG: `from` is none of the forms. */
+/* Borrows from param. CONFIG: `from` is none of the forms. */
 enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_source *ret,
                                  struct td_error *err);
 
-/* The value for one message. false: there is none; *ret_verdict is DEAD with code `schema` and says
- * why, unless missing_null is set and the value is only missing. NOMEM leaves an absent reason. */
-bool tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
-                          bool missing_null, struct tdi_arena *a, struct td_value *ret,
-                          struct td_verdict *ret_verdict);
+/* The value for one message. INVALID: the message has none, and *ret_verdict (DEAD, `schema`) says why;
+ * err is not filled. NOMEM: err is. missing_null: NULL for what is only missing. */
+enum td_err tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
+                                 bool missing_null, struct tdi_arena *a, struct td_value *ret,
+                                 struct td_verdict *ret_verdict, struct td_error *err);
 
 #endif

@@ -130,9 +130,9 @@ static void lone_surrogates_have_no_text(void **state)
 {
     (void)state;
     static const char *const cases[] = {
-        "\"\\ud800\"",        "\"\\udc00\"",         "\"\\ud800x\"",       "\"\\ud800\\n\"",
-        "\"\\ud800\\u0041\"", "\"\\ud800\\ud800\"",  "\"\\udc00\\ud800\"", "\"a\\udfff\"",
-        "\"\\ud800xxxxxx\"",  "\"\\ud800\\\\dc00\"",
+        "\"\\ud800\"",        "\"\\udc00\"",        "\"\\ud800x\"",        "\"\\ud800\\n\"",
+        "\"\\ud800\\u0041\"", "\"\\ud800\\ud800\"", "\"\\udc00\\ud800\"",  "\"\\udc00\\udc00\"",
+        "\"a\\udfff\"",       "\"\\ud800xxxxxx\"",  "\"\\ud800\\\\dc00\"",
     };
     struct tdi_arena a;
     tdi_arena_init(&a, 0);

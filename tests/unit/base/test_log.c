@@ -71,6 +71,37 @@ static void text_line(void **state)
     close_log(&f);
 }
 
+static void values_are_quoted_where_needed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        const char *want;
+    } cases[] = {
+        {"plain-1/2:3", "plain-1/2:3"},
+        {"", "\"\""},
+        {" ", "\" \""},
+        {"a\"b", "\"a\\\"b\""},
+        {"a\\b", "\"a\\\\b\""},
+        {"a=b", "\"a=b\""},
+        {"\x7f", "\"\\x7f\""},
+        {"\xc3\xa4", "\"\xc3\xa4\""},
+        {"\xc3\x84\xc2\xa0", "\"\xc3\x84\xc2\xa0\""},
+        {"\x80", "\"\\x80\""},
+        {"!~", "!~"},
+    };
+    struct fixture f;
+    open_log(&f, TDI_LOG_INFO, TDI_LOG_TEXT, false);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct tdi_log_field field = TDI_LOG_STR("v", tdi_str(cases[i].value));
+        tdi_log_write(f.log, TDI_LOG_INFO, "e", &field, 1);
+        char want[80];
+        snprintf(want, sizeof(want), NOW " INFO  e v=%s\n", cases[i].want);
+        assert_string_equal(written(&f), want);
+    }
+    close_log(&f);
+}
+
 static void json_line(void **state)
 {
     (void)state;
@@ -323,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_line),
+        cmocka_unit_test(values_are_quoted_where_needed),
         cmocka_unit_test(json_line),
         cmocka_unit_test(colors_are_for_text),
         cmocka_unit_test(control_bytes_do_not_get_through),
