@@ -177,8 +177,11 @@ static td_time_us earlier(td_time_us a, td_time_us b)
     return a < b ? a : b;
 }
 
+/* Nothing else is done from now on. clean: give the lease back. */
 static enum tdi_step leave(struct tdi_consumer *c, bool clean)
 {
+    c->leaving = true;
+    c->leave_clean = clean;
     if (tdi_session_leave_step(c, clean)) {
         return TDI_STEP_AGAIN;
     }
@@ -408,8 +411,8 @@ static enum tdi_step step(struct tdi_consumer *c, td_time_us now, td_time_us *re
     if (c->ended) {
         return TDI_STEP_ENDED;
     }
-    if (stops > 1) {
-        return leave(c, false);
+    if (stops > 1 || c->leaving) {
+        return leave(c, stops == 1 && c->leave_clean);
     }
     if (tdi_session_close_step(c)) {
         return TDI_STEP_AGAIN;

@@ -187,6 +187,8 @@ struct tdi_consumer {
 
     /* ---- sessions ---- */
     struct td_handler *handler;    /* for the life of the object */
+    bool leaving;                  /* only closing is left to do */
+    bool leave_clean;              /* and giving the lease back */
     bool ended;
     bool lose;                     /* close both sessions, forget everything, take over anew */
     bool lose_broker;              /* close the broker session, forget what is not decided */
