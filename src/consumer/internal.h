@@ -242,8 +242,8 @@ struct tdi_consumer {
     bool counts_wanted;
     struct td_consumer_counts counts;
     bool parked_turn;              /* live messages have had their turn since the last rows */
-    bool poll_turn;
-    bool fetch_turn;
+    bool poll_turn;                /* something was done since results were looked for */
+    bool fetch_turn;               /* idle with runs: look for deliveries, else wait for results */
     bool slots_taken;              /* outside: start() said BUSY, nothing ended since */
     td_time_us drain_until;        /* 0: not draining */
 
