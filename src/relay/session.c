@@ -118,8 +118,8 @@ enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error 
     }
     r->store_failures++;
     r->store_code = e->code;
-    r->store_retry_at = now + tdi_later(tdi_backoff(r->store_failures, r->o.random),
-                                        e->retry_after_us);
+    r->store_retry_at =
+        now + tdi_later(tdi_backoff(r->store_failures, r->o.random), e->retry_after_us);
     if (e->class_ == TD_CLASS_RETRY) {
         return TDI_STEP_AGAIN;
     }

@@ -216,8 +216,9 @@ static bool copy_row(struct relay_db *db, int64_t seq, struct tdi_arena *a,
 }
 
 static enum td_err store_read(struct td_store *s, const struct td_position *after, size_t max,
-                              size_t bytes_max, struct tdi_arena *a, struct td_outbox_row **ret_rows,
-                              size_t *ret_count, struct td_error *err)
+                              size_t bytes_max, struct tdi_arena *a,
+                              struct td_outbox_row **ret_rows, size_t *ret_count,
+                              struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
     struct relay_db *db = c->db;
@@ -276,8 +277,8 @@ static void park(struct relay_db *db, const struct td_relay_dead *d, int64_t to)
     row->dead_code = d->code;
     snprintf(row->dead_reason, sizeof(row->dead_reason), "%.*s", (int)d->reason.len,
              d->reason.data == NULL ? "" : d->reason.data);
-    if (d->message->id.len != strlen(row->id) || memcmp(d->message->id.data, row->id,
-                                                        d->message->id.len) != 0) {
+    if (d->message->id.len != strlen(row->id) ||
+        memcmp(d->message->id.data, row->id, d->message->id.len) != 0) {
         relay_violation(db, "another row than %" PRId64 " is parked under its number", seq);
     }
 }
@@ -444,9 +445,8 @@ static enum td_err store_stats(struct td_store *s, struct td_str relay,
     ret_stats->declared = n->declared;
     ret_stats->pending = c->db->committed - n->position;
     ret_stats->published_total = n->published_total;
-    ret_stats->oldest_pending_us = ret_stats->pending > 0
-                                       ? c->db->rows[n->position].message.time
-                                       : TD_TIME_NONE;
+    ret_stats->oldest_pending_us =
+        ret_stats->pending > 0 ? c->db->rows[n->position].message.time : TD_TIME_NONE;
     return TD_OK;
 }
 

@@ -26,10 +26,10 @@ struct relay_row {
     char topic[32];
     unsigned char body[RELAY_BODY_BYTES];
     const char *defect;
-    bool foreign;       /* test's knowledge: of another broker */
+    bool foreign; /* test's knowledge: of another broker */
     /* what became of it */
-    int accepted;       /* by the broker, times */
-    int dead;           /* parked, times */
+    int accepted; /* by the broker, times */
+    int dead;     /* parked, times */
     enum td_dead_code dead_code;
     char dead_reason[160];
     bool purged;
@@ -38,10 +38,10 @@ struct relay_row {
 struct relay_name {
     char name[32];
     bool declared;
-    int64_t position;   /* seq of the last row that is covered */
+    int64_t position; /* seq of the last row that is covered */
     int64_t published_total;
     int64_t fence;
-    int owner;          /* client; 0: nobody */
+    int owner; /* client; 0: nobody */
     td_time_us until;
     bool unclean;
     char report[4096];
@@ -51,11 +51,11 @@ struct relay_name {
 struct relay_db {
     struct relay_time *time;
     struct relay_row rows[RELAY_ROWS_MAX]; /* row of seq s at s - 1 */
-    int64_t committed;  /* rows 1..committed are visible */
-    int64_t shown;      /* highest seq that a read gave out */
-    int64_t durable;    /* rows up to here are on disk */
+    int64_t committed;                     /* rows 1..committed are visible */
+    int64_t shown;                         /* highest seq that a read gave out */
+    int64_t durable;                       /* rows up to here are on disk */
     struct relay_name names[RELAY_NAMES_MAX];
-    bool rebuilt;       /* reads fail REBUILT until it is false */
+    bool rebuilt; /* reads fail REBUILT until it is false */
     bool woken;
     int settlements;
     td_time_us settled_at[RELAY_ROWS_MAX];
@@ -81,12 +81,12 @@ enum relay_store_call {
 
 struct relay_store_client {
     struct relay_db *db;
-    int id;             /* 1..; who owns leases */
+    int id; /* 1..; who owns leases */
     struct relay_faults faults;
     int calls[RELAY_STORE_CALLS];
     int calls_total;
     td_time_us slow_us[RELAY_STORE_CALLS]; /* TAKE, RENEW: done at once, answered so much later */
-    int open;           /* sessions */
+    int open;                              /* sessions */
     int interrupted;
     size_t read_rows_max; /* the largest `max` that was asked for */
 };
