@@ -288,8 +288,8 @@ static void a_closed_store_session_is_opened_anew(void **state)
 static void every_failing_call_heals(void **state)
 {
     (void)state;
-    static const enum td_err codes[] = {TD_ERR_BUSY, TD_ERR_OUTCOME_UNKNOWN, TD_ERR_CLOSED,
-                                        TD_ERR_INTERRUPTED, TD_ERR_FENCED, TD_ERR_NOMEM};
+    static const enum td_err codes[] = {TD_ERR_BUSY,        TD_ERR_OUTCOME_UNKNOWN, TD_ERR_CLOSED,
+                                        TD_ERR_INTERRUPTED, TD_ERR_FENCED,          TD_ERR_NOMEM};
     for (int call = 0; call < RELAY_STORE_CALLS; call++) {
         for (size_t c = 0; c < sizeof(codes) / sizeof(codes[0]); c++) {
             struct rig *rig = rig_new(c % 2 == 0);
