@@ -13,7 +13,8 @@
  *   - "tx" slots run inside the open transaction of the session. All other slots that write make
  *     one short transaction of their own and must not be called while one is open.
  *   - Times that are compared (leases, due times) are the store's, see now().
- *   - Names: consumer = "SERVICE.NAME" (or "relay:NAME"), relay = "OUTBOX.BROKER".
+ *   - Names: consumer = "SERVICE.NAME" (or "relay:NAME"), relay = "OUTBOX.BROKER". The lease whose
+ *     fence relay_settle() compares has the relay's name.
  *
  * Must not know: brokers, handlers, configuration files.
  */
@@ -472,8 +473,8 @@ struct td_store_driver {
                                  struct td_error *err);
 
     /* -- operator ---- */
-    /* At most max rows in order of (consumer, shard, arrival) after the cursor; *cursor is moved.
-     * The cursor starts as zeroes and ends when fewer than max come back. */
+    /* At most max rows in order of arrival after the cursor; *cursor is moved. It starts at 0; the
+     * scan ends when fewer than max come back. */
     enum td_err (*parked_scan)(struct td_store *s, const struct td_parked_filter *filter,
                                int64_t *cursor, size_t max, struct tdi_arena *a,
                                struct td_parked_row **ret_rows, size_t *ret_count,

@@ -193,7 +193,7 @@ void tdi_batch_step(struct tdi_consumer *c)
     case TDI_PHASE_SAVEPOINT:
     case TDI_PHASE_KEEP:
     case TDI_PHASE_UNDO:
-        TDI_ASSERT(!"a batch has no savepoints");
+        TDI_ASSERT(c->tx.phase == TDI_PHASE_COMMIT); /* a batch has no savepoints */
         break;
     }
     if (r == TDI_TX_REFUSED) {

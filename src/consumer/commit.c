@@ -120,8 +120,43 @@ void tdi_work_known(struct tdi_consumer *c, struct tdi_work *w)
     leave_hand(c, w, blocked);
 }
 
+static void count_row(struct td_consumer_counts *n, enum td_outcome outcome, int64_t by)
+{
+    switch (outcome) {
+    case TD_OUTCOME_RETRY:
+        n->retrying += by;
+        break;
+    case TD_OUTCOME_BLOCKED:
+        n->blocked += by;
+        break;
+    case TD_OUTCOME_DEAD:
+        n->dead += by;
+        break;
+    case TD_OUTCOME_NONE:
+    case TD_OUTCOME_EFFECT:
+    case TD_OUTCOME_DISCARDED:
+    case TD_OUTCOME_DROPPED:
+        break;
+    }
+}
+
+/* What is parked, until it is counted again: so the state is right at once. */
+static void count_parked(struct tdi_consumer *c, const struct tdi_work *w)
+{
+    if (w->parked) {
+        count_row(&c->counts, TD_OUTCOME_RETRY, -1);
+    }
+    count_row(&c->counts, w->settle.outcome, 1);
+    if (w->settle.next_released) {
+        count_row(&c->counts, TD_OUTCOME_BLOCKED, -1);
+        count_row(&c->counts, TD_OUTCOME_RETRY, 1);
+    }
+    c->counts_wanted = c->counts_wanted || w->parked || w->settle.outcome != TD_OUTCOME_EFFECT;
+}
+
 static void count_settled(struct tdi_consumer *c, const struct tdi_work *w)
 {
+    count_parked(c, w);
     switch (w->settle.outcome) {
     case TD_OUTCOME_EFFECT:
     case TD_OUTCOME_DROPPED:
@@ -145,7 +180,6 @@ static void count_settled(struct tdi_consumer *c, const struct tdi_work *w)
     case TD_OUTCOME_DISCARDED:
         break;
     }
-    c->counts_wanted = c->counts_wanted || w->parked || w->settle.outcome != TD_OUTCOME_EFFECT;
 }
 
 void tdi_work_committed(struct tdi_consumer *c, struct tdi_work *w)

@@ -177,11 +177,11 @@ static td_time_us earlier(td_time_us a, td_time_us b)
     return a < b ? a : b;
 }
 
-/* Once begun it is finished: nothing below may take the lease again. */
+/* Nothing else is done from now on. clean: give the lease back. */
 static enum tdi_step leave(struct tdi_consumer *c, bool clean)
 {
     c->leaving = true;
-    c->leaving_clean = clean;
+    c->leave_clean = clean;
     if (tdi_session_leave_step(c, clean)) {
         return TDI_STEP_AGAIN;
     }
@@ -354,25 +354,26 @@ static enum tdi_step idle(struct tdi_consumer *c, td_time_us now, td_time_us *re
     until = tdi_parked_room(c, now) > 0 ? earlier(until, c->parked_at) : until;
     until = c->counts_wanted || tdi_paused(c) ? earlier(until, c->counts_at) : until;
     until = c->subscribed ? until : earlier(until, c->broker_retry_at);
-    until = c->hand.count > 0 && !c->outside ? earlier(until, c->live_at) : until;
+    until = c->hand.count > 0 && c->live_at > now ? earlier(until, c->live_at) : until;
     until = c->outside ? earlier(until, tdi_outside_ready_at(c, now)) : until;
     until = until > now ? until : now;
 
     size_t most = may_fetch(c, now);
-    if (c->running > 0 && (most == 0 || c->poll_turn)) {
+    if (c->running > 0 && (most == 0 || !c->fetch_turn)) {
         until = most > 0 ? earlier(until, now + TDI_POLL_BUSY_US) : until;
-        c->poll_turn = false;
+        c->fetch_turn = true;
         return tdi_outside_poll(c, until) > 0 ? TDI_STEP_AGAIN : wait_until(until, ret_wake);
     }
-    c->parked_turn = true;
     if (most == 0) {
+        c->parked_turn = true;
         return wait_until(until, ret_wake);
     }
-    c->poll_turn = true;
+    c->fetch_turn = false;
     td_time_us deadline = c->running > 0 ? now : until;
-    return tdi_hand_fetch(c, most, deadline) > 0 || c->running > 0 || c->lose_broker
-               ? TDI_STEP_AGAIN
-               : wait_until(deadline, ret_wake);
+    size_t count = tdi_hand_fetch(c, most, deadline);
+    c->parked_turn = c->parked_turn || count == 0;
+    return count > 0 || c->running > 0 || c->lose_broker ? TDI_STEP_AGAIN
+                                                         : wait_until(deadline, ret_wake);
 }
 
 static enum tdi_step work_step(struct tdi_consumer *c, td_time_us now, td_time_us *ret_wake)
@@ -412,7 +413,7 @@ static enum tdi_step step(struct tdi_consumer *c, td_time_us now, td_time_us *re
         return TDI_STEP_ENDED;
     }
     if (stops > 1 || c->leaving) {
-        return leave(c, stops < 2 && c->leaving_clean);
+        return leave(c, stops == 1 && c->leave_clean);
     }
     if (tdi_session_close_step(c)) {
         return TDI_STEP_AGAIN;

@@ -187,13 +187,14 @@ struct tdi_consumer {
 
     /* ---- sessions ---- */
     struct td_handler *handler;    /* for the life of the object */
+    bool leaving;                  /* only closing is left to do */
+    bool leave_clean;              /* and giving the lease back */
     bool ended;
     bool lose;                     /* close both sessions, forget everything, take over anew */
     bool lose_broker;              /* close the broker session, forget what is not decided */
     bool suspect;                  /* a run ended the store session: open a window at the start */
     bool prepared, leased, totals_read, clock_read, keys_read, subscribed;
     bool owned;                    /* the last lease_take() said OWNED */
-    bool leaving, leaving_clean;   /* see leave() */
     bool left;                     /* the last report is written */
     struct td_lease lease;
     td_time_us lease_until;        /* mono, counted from before it was asked for */
@@ -241,8 +242,8 @@ struct tdi_consumer {
     bool counts_wanted;
     struct td_consumer_counts counts;
     bool parked_turn;              /* live messages have had their turn since the last rows */
-    bool poll_turn;
-    bool fetch_turn;
+    bool poll_turn;                /* something was done since results were looked for */
+    bool fetch_turn;               /* idle with runs: look for deliveries, else wait for results */
     bool slots_taken;              /* outside: start() said BUSY, nothing ended since */
     td_time_us drain_until;        /* 0: not draining */
 

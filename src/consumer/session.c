@@ -206,8 +206,9 @@ static void take_lease(struct tdi_consumer *c, td_time_us now)
     }
     c->leased = true;
     c->lease_until = now + c->o.lease_ttl_us;
-    c->renew_at = now + c->o.lease_ttl_us / 3;
-    c->renew_must_at = c->renew_at;
+    c->renew_must_at = now + c->o.lease_ttl_us / 3;
+    c->renew_at = now + TDI_REPORT_EVERY_US;
+    c->renew_at = c->renew_at < c->renew_must_at ? c->renew_at : c->renew_must_at;
     c->window = c->lease.unclean || c->suspect;
     c->window_ending = false;
     c->window_left = c->o.prefetch;

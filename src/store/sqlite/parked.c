@@ -188,8 +188,8 @@ static enum td_err bury_row(struct leasing *l, const struct due *d, struct td_pa
     }
     struct tdd_key key = {row->consumer, row->shard, row->message.key};
     bool done = false;
-    enum td_err rc = tdd_inbox_update(s, row->consumer, &w.ref, TD_OUTCOME_DEAD, row->attempts, op,
-                                      err);
+    enum td_err rc =
+        tdd_inbox_update(s, row->consumer, &w.ref, TD_OUTCOME_DEAD, row->attempts, op, err);
     if (rc == TD_OK) {
         rc = tdd_parked_update(s, &w, &done, op, err);
     }
@@ -348,8 +348,7 @@ enum td_err tdd_parked_due(struct td_store *store, struct td_str lease,
 }
 
 enum td_err tdd_parked_return(struct td_store *store, struct td_str consumer,
-                              const struct td_message_ref *refs, size_t count,
-                              struct td_error *err)
+                              const struct td_message_ref *refs, size_t count, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
     enum td_err rc = tdd_tx_begin(s, "parked_return", err);
