@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "broker/registry.h"
+#include "cli/session.h"
 #include "handler/registry.h"
 #include "store/registry.h"
 
@@ -98,7 +99,7 @@ static enum td_err open_broker(struct cli_app *app, size_t i, struct td_error *e
             return out_of_memory(err);
         }
         o.random = random;
-        enum td_err rc = b->driver->instance_open(&o, &b->instance, err);
+        enum td_err rc = cli_missing(b->driver->instance_open(&o, &b->instance, err), err);
         if (rc != TD_OK) {
             return rc;
         }
@@ -305,7 +306,7 @@ enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err)
         enum td_err rc =
             store_options(app, &app->config->stores[i], &random, &driver, &o, err);
         if (rc == TD_OK) {
-            rc = tdi_store_open(driver, &o, &store, err);
+            rc = cli_missing(tdi_store_open(driver, &o, &store, err), err);
         }
         if (rc != TD_OK) {
             return rc;

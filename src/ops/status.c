@@ -222,10 +222,12 @@ static void gather_ends(const struct gather *g, struct tdi_status *ret)
         struct td_broker *b = g->brokers[i].session;
         struct td_broker_info info;
         e->name = c->brokers[i].name;
+        e->since = TD_TIME_NONE;
         e->up = b != NULL && b->driver->info(b, g->arena, &info, &why) == TD_OK;
         if (e->up) {
             e->version = info.version;
             e->owner_pid = info.owner_pid;
+            e->since = info.owner_since;
         } else {
             tdi_arena_str(g->arena, tdi_str(b != NULL ? why.text : g->brokers[i].why.text),
                           &e->text);

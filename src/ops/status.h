@@ -47,6 +47,7 @@ struct tdi_status_end {
     struct td_str version;
     struct td_str text;             /* what is wrong; absent: nothing */
     int64_t owner_pid;              /* brokers; 0: nobody */
+    td_time_us since;               /* brokers: of the owner; TD_TIME_NONE: nobody or not known */
 };
 
 struct tdi_status {
