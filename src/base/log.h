@@ -23,8 +23,8 @@ enum tdi_log_format {
 struct tdi_log; /* opaque */
 
 /* fd is borrowed. color: escape sequences for levels. NULL when out of memory. */
-struct tdi_log *tdi_log_new(int fd, enum tdi_log_level level, enum tdi_log_format format, bool color,
-                            struct td_clock clock);
+struct tdi_log *tdi_log_new(int fd, enum tdi_log_level level, enum tdi_log_format format,
+                            bool color, struct td_clock clock);
 void tdi_log_free(struct tdi_log *log);
 bool tdi_log_on(const struct tdi_log *log, enum tdi_log_level level); /* NULL log: false */
 void tdi_log_set_level(struct tdi_log *log, enum tdi_log_level level);

@@ -13,6 +13,7 @@
 #define TDI_CONSUMER_CONSUMER_H
 
 #include "core/breaker.h"
+#include "core/order.h"
 #include "core/retry.h"
 #include "core/step.h"
 #include "tidings/broker.h"
@@ -23,17 +24,6 @@
 struct tdi_log;
 struct tdi_random;
 struct tdi_consumer; /* opaque */
-
-enum tdi_order {
-    TDI_ORDER_NONE,
-    TDI_ORDER_SKIP,  /* in order of the key; a failed message steps aside */
-    TDI_ORDER_BLOCK, /* followers of a failed message wait, parked */
-};
-
-enum tdi_on_dead {
-    TDI_ON_DEAD_HOLD,    /* block: followers of a dead message wait for a person */
-    TDI_ON_DEAD_RELEASE, /* block: they go on */
-};
 
 /* Texts and arrays are borrowed and must live as long as the consumer. 0 takes the default. */
 struct tdi_consumer_options {

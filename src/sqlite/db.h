@@ -43,6 +43,14 @@ struct tdi_db {
     int interrupted;               /* atomic; set by tdi_db_interrupt */
     const char *driver_name;       /* for errors */
     int wal_pages;                 /* as the WAL hook said last */
+    /* SQLite's own file objects, looked up once at open. WAL mode keeps both for the life of the
+     * connection; looking them up later would wait for the connection's mutex. */
+    sqlite3_file *main_file;
+    sqlite3_file *wal_file;
+    unsigned char wal_salt[8];     /* of the WAL when synced last; another one: it was reset */
+    td_time_us busy_since_us;      /* of the lock that is being waited for */
+    td_time_us busy_slept_us;
+    bool busy_never;               /* do not wait for locks at the moment */
 };
 
 /* Opens with synchronous=NORMAL, wal_autocheckpoint=0, trusted_schema=OFF, foreign_keys as it is,

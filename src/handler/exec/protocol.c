@@ -16,6 +16,13 @@
 
 #define AFTER_SECONDS_MAX (365.0 * 24 * 3600)
 
+/* Milliseconds are enough; no double, whose text depends on the locale. */
+static void add_seconds(struct tdi_buf *b, td_time_us us)
+{
+    tdi_buf_printf(b, "%" PRId64 ".%03" PRId64, us / TD_SECOND_US,
+                   us % TD_SECOND_US / TD_MILLISECOND_US);
+}
+
 void tdd_exec_write_hello(struct tdi_buf *b, struct td_str consumer, td_time_us timeout_us)
 {
     bool first = true;
@@ -23,7 +30,7 @@ void tdd_exec_write_hello(struct tdi_buf *b, struct td_str consumer, td_time_us 
     tdi_json_add_member_int(b, &first, "protocol", TDD_EXEC_PROTOCOL_VERSION);
     tdi_json_add_member(b, &first, "consumer", consumer);
     tdi_json_add_key(b, &first, "timeout_seconds");
-    tdi_buf_printf(b, "%.3f", (double)timeout_us / (double)TD_SECOND_US);
+    add_seconds(b, timeout_us);
     tdi_buf_add_cstr(b, "}}\n");
 }
 
@@ -37,29 +44,13 @@ void tdd_exec_write_shutdown(struct tdi_buf *b)
     tdi_buf_add_cstr(b, "{\"shutdown\":true}\n");
 }
 
-/* application/json and anything that ends in +json, parameters aside. */
-static bool is_json_type(struct td_str type)
-{
-    size_t len = 0;
-    if (tdi_str_empty(type)) {
-        return true; /* the envelope's default */
-    }
-    while (len < type.len && type.data[len] != ';' && type.data[len] != ' ') {
-        len++;
-    }
-    struct td_str bare = {type.data, len};
-    struct td_str tail = {type.data + (len > 5 ? len - 5 : 0), len > 5 ? 5 : len};
-    return tdi_str_is(bare, "application/json") || tdi_str_is(bare, "text/json") ||
-           tdi_str_is(tail, "+json");
-}
-
 static void write_data(struct tdi_buf *b, const struct td_message *m)
 {
     struct td_str text = {m->body.data, m->body.len};
     if (m->body.data == NULL) {
         return; /* a tombstone has no data */
     }
-    if (is_json_type(m->content_type) && tdi_json_valid(text, NULL, NULL)) {
+    if (tdi_content_is_json(m->content_type) && tdi_json_valid(text, NULL, NULL)) {
         tdi_buf_add_cstr(b, ",\"data\":");
         tdi_json_add_line(b, text);
         return;
@@ -72,8 +63,9 @@ static void write_data(struct tdi_buf *b, const struct td_message *m)
 void tdd_exec_write_delivery(struct tdi_buf *b, int64_t delivery, const struct td_run *run,
                              td_time_us remaining_us)
 {
-    tdi_buf_printf(b, "{\"delivery\":%" PRId64 ",\"attempt\":%" PRId32 ",\"deadline_seconds\":%.3f",
-                   delivery, run->attempt, (double)remaining_us / (double)TD_SECOND_US);
+    tdi_buf_printf(b, "{\"delivery\":%" PRId64 ",\"attempt\":%" PRId32 ",\"deadline_seconds\":",
+                   delivery, run->attempt);
+    add_seconds(b, remaining_us);
     if (run->fence != 0) {
         tdi_buf_printf(b, ",\"fence\":%" PRId64, run->fence);
     }
@@ -122,21 +114,23 @@ static bool read_hello(struct tdi_json *j, const struct tdi_json_token *value,
     while (tdi_json_next(j, &t) == TDI_JSON_KEY) {
         struct tdi_json_token v;
         tdi_json_next(j, &v);
-        if (tdi_json_text_is(&t, "protocol") && !number_of(&v, 0, INT32_MAX, &ret->protocol)) {
+        if (tdi_json_text_is(&t, "protocol") && !number_of(&v, 0, INT32_MAX, &ret->number)) {
             return false;
         }
-        if (tdi_json_text_is(&t, "window") &&
-            !number_of(&v, 1, TDD_EXEC_WINDOW_MAX, &ret->window)) {
+        if (tdi_json_text_is(&t, "window") && !number_of(&v, 1, INT64_MAX, &ret->window)) {
             return false;
         }
         if (!tdi_json_skip(j, &v)) {
             return false;
         }
     }
+    if (ret->window > TDD_EXEC_WINDOW_MAX) {
+        ret->window = TDD_EXEC_WINDOW_MAX;
+    }
     return t.kind == TDI_JSON_OBJECT_END;
 }
 
-static bool read_result(const struct tdi_json_token *v, struct tdd_exec_line *ret)
+static void read_result(const struct tdi_json_token *v, struct tdd_exec_line *ret)
 {
     static const struct {
         const char *word;
@@ -151,10 +145,20 @@ static bool read_result(const struct tdi_json_token *v, struct tdd_exec_line *re
         if (tdi_json_text_is(v, words[i].word)) {
             ret->result = words[i].kind;
             ret->result_valid = true;
-            return true;
         }
     }
-    return false;
+}
+
+/* Step over a value that begins with v; its whole text. false: malformed. */
+static bool skip_whole(struct tdi_json *j, const struct tdi_json_token *v, struct td_str *ret)
+{
+    bool container = v->kind == TDI_JSON_OBJECT_BEGIN || v->kind == TDI_JSON_ARRAY_BEGIN;
+    if (!tdi_json_skip(j, v)) {
+        return false;
+    }
+    size_t end = container ? j->at : v->end;
+    *ret = (struct td_str){j->text.data + v->offset, end - v->offset};
+    return true;
 }
 
 /* One member of a line. false: it has a form that the protocol does not know. */
@@ -183,13 +187,8 @@ static bool read_member(struct tdi_json *j, const struct tdi_json_token *key,
     if (tdi_json_text_is(key, "reason") && v->kind == TDI_JSON_STRING) {
         return tdi_json_text(v, a, &ret->reason);
     }
-    if (tdi_json_text_is(key, "emit") && v->kind == TDI_JSON_ARRAY_BEGIN) {
-        size_t begin = v->offset;
-        if (!tdi_json_skip(j, v)) {
-            return false;
-        }
-        ret->emit = (struct td_str){j->text.data + begin, j->at - begin};
-        return true;
+    if (tdi_json_text_is(key, "emit") && v->kind != TDI_JSON_NULL) {
+        return skip_whole(j, v, &ret->emit); /* judged with the delivery */
     }
     return tdi_json_skip(j, v);
 }
@@ -224,100 +223,48 @@ void tdd_exec_read_line(struct td_str line, struct tdi_arena *a, struct tdd_exec
 
 /* ---- emitted events ---- */
 
-struct emit_reader {
-    struct tdi_json *json;
-    struct tdi_arena *arena;
-    struct td_error *err;
-    size_t index;
-};
-
-static enum td_err wrong(const struct emit_reader *r, const char *what)
+/* More would be taken for headers of the event; here it is most likely a slip. */
+static bool emit_member_is_known(const struct tdi_json_token *key, const struct tdi_json_token *v)
 {
-    return td_error_set(r->err, TD_ERR_INVALID, "emit[%zu]: %s", r->index, what);
-}
-
-static enum td_err read_text(const struct emit_reader *r, const struct tdi_json_token *v,
-                             const char *what, struct td_str *ret)
-{
-    if (v->kind != TDI_JSON_STRING || !tdi_json_text(v, r->arena, ret)) {
-        return wrong(r, what);
-    }
-    return TD_OK;
-}
-
-static enum td_err read_base64(const struct emit_reader *r, const struct tdi_json_token *v,
-                               struct td_message *m)
-{
-    struct td_str text;
-    enum td_err rc = read_text(r, v, "data_base64 is not a string", &text);
-    if (rc != TD_OK) {
-        return rc;
-    }
-    unsigned char *bytes = tdi_arena_alloc(r->arena, text.len / 4 * 3 + 1);
-    if (bytes == NULL || !tdi_base64_decode(text, bytes, &m->body.len)) {
-        return wrong(r, "data_base64 is not base64");
-    }
-    m->body.data = bytes;
-    return TD_OK;
-}
-
-static struct td_str value_text(const struct emit_reader *r, const struct tdi_json_token *v)
-{
-    size_t begin = v->offset;
-    size_t end = tdi_json_skip(r->json, v) && r->json->at > v->end ? r->json->at : v->end;
-    return (struct td_str){r->json->text.data + begin, end - begin};
-}
-
-static enum td_err read_emit_member(const struct emit_reader *r, const struct tdi_json_token *key,
-                                    const struct tdi_json_token *v, struct td_message *m)
-{
-    if (tdi_json_text_is(key, "type")) {
-        return read_text(r, v, "type is not a string", &m->type);
-    }
-    if (tdi_json_text_is(key, "partitionkey")) {
-        return v->kind == TDI_JSON_NULL
-                   ? TD_OK
-                   : read_text(r, v, "partitionkey is not a string", &m->key);
-    }
-    if (tdi_json_text_is(key, "topic")) {
-        return read_text(r, v, "topic is not a string", &m->topic);
-    }
-    if (tdi_json_text_is(key, "data_base64")) {
-        return read_base64(r, v, m);
-    }
-    struct td_str text = value_text(r, v);
-    if (tdi_json_text_is(key, "data")) {
-        m->body = (struct td_bytes){text.data, text.len};
-        return TD_OK;
+    static const char *const texts[] = {"type", "partitionkey", "topic", "datacontenttype",
+                                        "dataschema"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (tdi_json_text_is(key, texts[i])) {
+            return v->kind == TDI_JSON_STRING || v->kind == TDI_JSON_NULL;
+        }
     }
     if (tdi_json_text_is(key, "headers")) {
-        struct td_header *headers;
-        enum td_err rc =
-            tdi_headers_read(text, r->arena, &headers, &m->headers_count, r->err);
-        m->headers = rc == TD_OK ? headers : NULL;
-        return rc;
+        return v->kind == TDI_JSON_OBJECT_BEGIN || v->kind == TDI_JSON_NULL;
     }
-    return wrong(r, "it has a member that is none of type, partitionkey, topic, data, "
-                    "data_base64, headers");
+    return tdi_json_text_is(key, "data") || tdi_json_text_is(key, "data_base64");
 }
 
-static enum td_err finish_emit(const struct emit_reader *r, const struct td_run *run,
-                               struct td_message *m)
+/* Names and kinds of the members of the event that begins at the reader; behind it afterwards. */
+static bool check_members(struct tdi_json *j)
+{
+    struct tdi_json_token key, v;
+    while (tdi_json_next(j, &key) == TDI_JSON_KEY) {
+        tdi_json_next(j, &v);
+        if (!emit_member_is_known(&key, &v) || !tdi_json_skip(j, &v)) {
+            return false;
+        }
+    }
+    return key.kind == TDI_JSON_OBJECT_END;
+}
+
+static enum td_err name_event(const struct td_run *run, size_t index, struct tdi_arena *a,
+                              struct td_message *m, struct td_error *err)
 {
     char number[24], id[TDI_UUID_TEXT_LEN + 1];
     const struct td_message *cause = run->message;
-    if (tdi_str_empty(m->type)) {
-        return wrong(r, "type is missing");
-    }
-    snprintf(number, sizeof(number), "%zu", r->index);
+    snprintf(number, sizeof(number), "%zu", index);
     const struct td_str parts[] = {run->consumer, cause->source, cause->id, tdi_str(number)};
     tdi_uuid5(parts, sizeof(parts) / sizeof(parts[0]), id);
-    if (!tdi_arena_str(r->arena, tdi_str(id), &m->id)) {
-        return td_error_set(r->err, TD_ERR_NOMEM, "no memory for emitted events");
+    if (!tdi_arena_str(a, tdi_str(id), &m->id)) {
+        return td_error_set(err, TD_ERR_NOMEM, "no memory for emitted events");
     }
     m->causation_id = cause->id;
-    m->correlation_id =
-        tdi_str_empty(cause->correlation_id) ? cause->id : cause->correlation_id;
+    m->correlation_id = tdi_str_empty(cause->correlation_id) ? cause->id : cause->correlation_id;
     m->traceparent = cause->traceparent;
     m->tracestate = cause->tracestate;
     m->baggage = cause->baggage;
@@ -325,26 +272,22 @@ static enum td_err finish_emit(const struct emit_reader *r, const struct td_run 
     return TD_OK;
 }
 
-static enum td_err read_event(const struct emit_reader *r, const struct td_run *run,
-                              struct td_message *ret)
+/* The source is the store's to set; a stand-in lets the rest be checked. */
+static enum td_err check_event(const struct td_message *m, struct td_error *err)
 {
-    struct tdi_json_token key, value;
-    *ret = (struct td_message){
-        .time = TD_TIME_NONE,
-        .sequence = TD_NUMBER_NONE,
-        .aggregate_version = TD_NUMBER_NONE,
-        .deliver_at = TD_TIME_NONE,
-        .expires_at = TD_TIME_NONE,
-        .published_at = TD_TIME_NONE,
-    };
-    while (tdi_json_next(r->json, &key) == TDI_JSON_KEY) {
-        tdi_json_next(r->json, &value);
-        enum td_err rc = read_emit_member(r, &key, &value, ret);
-        if (rc != TD_OK) {
-            return rc;
-        }
+    struct td_message whole = *m;
+    whole.source = TD_STR_LIT("service:");
+    return tdi_message_check(&whole, err);
+}
+
+static enum td_err read_event(struct td_str text, const struct td_run *run, size_t index,
+                              struct tdi_arena *a, struct td_message *ret, struct td_error *err)
+{
+    enum td_err rc = tdi_envelope_read(text, true, a, ret, err);
+    if (rc == TD_OK) {
+        rc = name_event(run, index, a, ret, err);
     }
-    return finish_emit(r, run, ret);
+    return rc == TD_OK ? check_event(ret, err) : rc;
 }
 
 enum td_err tdd_exec_read_emit(struct td_str json, const struct td_run *run, struct tdi_arena *a,
@@ -352,7 +295,8 @@ enum td_err tdd_exec_read_emit(struct td_str json, const struct td_run *run, str
 {
     struct tdi_json j;
     struct tdi_json_token t;
-    struct emit_reader r = {.json = &j, .arena = a, .err = err};
+    struct td_error why = {.text = ""};
+    size_t n = 0;
     struct td_message *events = tdi_arena_array(a, TDD_EXEC_EMIT_MAX, sizeof(*events));
     if (events == NULL) {
         return td_error_set(err, TD_ERR_NOMEM, "no memory for emitted events");
@@ -362,20 +306,28 @@ enum td_err tdd_exec_read_emit(struct td_str json, const struct td_run *run, str
         return td_error_set(err, TD_ERR_INVALID, "emit is not an array");
     }
     while (tdi_json_next(&j, &t) == TDI_JSON_OBJECT_BEGIN) {
-        if (r.index == TDD_EXEC_EMIT_MAX) {
+        if (n == TDD_EXEC_EMIT_MAX) {
             return td_error_set(err, TD_ERR_LIMIT, "emit has more than %d events",
                                 TDD_EXEC_EMIT_MAX);
         }
-        enum td_err rc = read_event(&r, run, &events[r.index]);
-        if (rc != TD_OK) {
-            return rc;
+        if (!check_members(&j)) {
+            return td_error_set(err, TD_ERR_INVALID,
+                                "emit[%zu]: a member is none of type, partitionkey, topic, data, "
+                                "data_base64, datacontenttype, dataschema, headers, or has a wrong "
+                                "form",
+                                n);
         }
-        r.index++;
+        struct td_str text = {json.data + t.offset, j.at - t.offset};
+        enum td_err rc = read_event(text, run, n, a, &events[n], &why);
+        if (rc != TD_OK) {
+            return td_error_set(err, rc, "emit[%zu]: %s", n, why.text);
+        }
+        n++;
     }
     if (t.kind != TDI_JSON_ARRAY_END) {
-        return wrong(&r, "it is not an object");
+        return td_error_set(err, TD_ERR_INVALID, "emit[%zu]: it is not an object", n);
     }
     *ret = events;
-    *ret_count = r.index;
+    *ret_count = n;
     return TD_OK;
 }

@@ -27,14 +27,13 @@ enum tdd_exec_line_kind {
 struct tdd_exec_line {
     enum tdd_exec_line_kind kind;
     const char *why;      /* STRAY: static sentence */
-    int64_t protocol;     /* HELLO */
-    int64_t window;       /* HELLO: 1..TDD_EXEC_WINDOW_MAX */
-    int64_t number;       /* PONG: n; ANSWER: delivery */
+    int64_t number;       /* HELLO: protocol; PONG: n; ANSWER: delivery */
+    int64_t window;       /* HELLO: 1..TDD_EXEC_WINDOW_MAX, a larger wish is cut to that */
     enum td_verdict_kind result;
     bool result_valid;    /* false: ANSWER without one of the four words */
     struct td_str reason; /* decoded, in the arena */
     td_time_us after_us;
-    struct td_str emit;   /* raw JSON array, or absent */
+    struct td_str emit;   /* raw JSON text, or absent */
 };
 
 /* {"hello":{"protocol":1,...}} and a line feed. */
@@ -48,8 +47,9 @@ void tdd_exec_write_delivery(struct tdi_buf *b, int64_t delivery, const struct t
 /* line: without its line feed. */
 void tdd_exec_read_line(struct td_str line, struct tdi_arena *a, struct tdd_exec_line *ret);
 
-/* The events of an answer: id = UUIDv5 of (consumer, source, id, index); causation and correlation set.
- * INVALID: what is wrong with which; LIMIT: too many. */
+/* The events of an answer: id = UUIDv5 of (consumer, source, id, index); causation, correlation, trace
+ * and tenant as of the message that caused them. They point into `json` and the arena.
+ * INVALID or LIMIT: what is wrong with which one; NOMEM. */
 enum td_err tdd_exec_read_emit(struct td_str json, const struct td_run *run, struct tdi_arena *a,
                                struct td_message **ret, size_t *ret_count, struct td_error *err);
 

@@ -49,9 +49,11 @@ struct td_verdict tdd_sql_classify(const char *sqlstate, const struct td_classif
         if (o->match.len >= best && is_prefix(o->match.data, o->match.len, sqlstate)) {
             best = o->match.len;
             v.kind = o->verdict;
-            v.broken = false;
-            v.uncharged = false;
         }
+    }
+    if (v.kind != TD_VERDICT_RETRY) {
+        v.broken = false;
+        v.uncharged = false;
     }
     v.code = v.kind == TD_VERDICT_DEAD ? TD_DEAD_REJECTED : TD_DEAD_NONE;
     return v;

@@ -9,15 +9,19 @@
 #include "base/str.h"
 #include "core/envelope.h"
 
+/* Absent attributes are NULL and need no memory, so false means that the name is unknown. */
 static bool known_attribute(struct td_str name)
 {
-    static const struct td_message nothing;
+    static const struct td_message nothing = {
+        .time = TD_TIME_NONE,
+        .sequence = TD_NUMBER_NONE,
+        .aggregate_version = TD_NUMBER_NONE,
+        .deliver_at = TD_TIME_NONE,
+        .expires_at = TD_TIME_NONE,
+        .published_at = TD_TIME_NONE,
+    };
     struct td_value ignored;
-    struct tdi_arena none;
-    tdi_arena_init(&none, 1);
-    bool known = tdi_message_attribute(&nothing, name, &none, &ignored);
-    tdi_arena_release(&none);
-    return known;
+    return tdi_message_attribute(&nothing, name, NULL, &ignored);
 }
 
 enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_source *ret,
@@ -25,8 +29,9 @@ enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_so
 {
     struct td_str from = param->from;
     ret->param = param->name;
+    ret->text = from;
     ret->name = from;
-    if (tdi_json_pointer_valid(from)) {
+    if (from.data != NULL && tdi_json_pointer_valid(from)) {
         ret->origin = TDD_SQL_POINTER;
         return TD_OK;
     }
@@ -60,29 +65,40 @@ enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_so
                         (int)param->name.len, param->name.data, (int)from.len, from.data);
 }
 
-/* The verdict for a value that is not there or cannot be used. */
-static bool refuse(const struct tdd_sql_source *source, const char *what, struct tdi_arena *a,
-                   struct td_verdict *ret)
+static enum td_err out_of_memory(struct td_error *err)
 {
-    *ret = (struct td_verdict){.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
-    ret->reason = tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->name.len,
-                                   source->name.data, what, (int)source->param.len,
-                                   source->param.data);
-    ret->error_type = TD_STR_LIT("schema");
-    return false;
+    return td_error_set(err, TD_ERR_NOMEM, "no memory for the parameters of a statement");
 }
 
-static bool missing(const struct tdd_sql_source *source, bool missing_null, struct tdi_arena *a,
-                    struct td_value *ret, struct td_verdict *ret_verdict)
+/* The message cannot be used: "/user_id is missing, needed by :user". */
+static enum td_err refuse(const struct tdd_sql_source *source, const char *what,
+                          struct tdi_arena *a, struct td_verdict *ret, struct td_error *err)
+{
+    struct td_verdict v = {.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
+    v.reason = tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->text.len,
+                                source->text.data, what, (int)source->param.len,
+                                source->param.data);
+    if (v.reason.data == NULL) {
+        return out_of_memory(err);
+    }
+    v.error_type = TD_STR_LIT("schema");
+    v.error_message = v.reason;
+    *ret = v;
+    return TD_ERR_INVALID;
+}
+
+static enum td_err missing(const struct tdd_sql_source *source, bool missing_null,
+                           struct tdi_arena *a, struct td_value *ret,
+                           struct td_verdict *ret_verdict, struct td_error *err)
 {
     if (missing_null) {
         *ret = (struct td_value){.type = TD_VALUE_NULL};
-        return true;
+        return TD_OK;
     }
-    return refuse(source, "is missing", a, ret_verdict);
+    return refuse(source, "is missing", a, ret_verdict, err);
 }
 
-/* false: a string that has no UTF-8 form, or the arena is exhausted. */
+/* false: a string that cannot be decoded. */
 static bool token_value(const struct tdi_json_token *t, struct tdi_arena *a, struct td_value *ret)
 {
     *ret = (struct td_value){.type = TD_VALUE_NULL};
@@ -120,32 +136,35 @@ static bool token_value(const struct tdi_json_token *t, struct tdi_arena *a, str
     return false;
 }
 
-static bool pointer_value(const struct tdd_sql_source *source, const struct td_message *m,
-                          bool missing_null, struct tdi_arena *a, struct td_value *ret,
-                          struct td_verdict *ret_verdict)
+static enum td_err pointer_value(const struct tdd_sql_source *source, const struct td_run *run,
+                                 bool missing_null, struct tdi_arena *a, struct td_value *ret,
+                                 struct td_verdict *ret_verdict, struct td_error *err)
 {
     struct tdi_json_token token;
     struct td_error why;
-    struct td_str text = {m->body.data, m->body.len};
-    if (m->body.data == NULL) {
-        return missing(source, missing_null, a, ret, ret_verdict);
+    struct td_str text = {run->message->body.data, run->message->body.len};
+    if (text.data == NULL) {
+        return missing(source, missing_null, a, ret, ret_verdict, err);
     }
     enum td_err rc = tdi_json_pointer(text, source->name, a, &token, &why);
     if (rc == TD_ERR_NOT_FOUND) {
-        return missing(source, missing_null, a, ret, ret_verdict);
+        return missing(source, missing_null, a, ret, ret_verdict, err);
+    }
+    if (rc == TD_ERR_NOMEM) {
+        return out_of_memory(err);
     }
     if (rc != TD_OK) {
-        *ret_verdict = (struct td_verdict){.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
-        ret_verdict->error_type = TD_STR_LIT("schema");
-        ret_verdict->reason =
-            tdi_arena_printf(a, "the body is not JSON (%s), needed by :%.*s", why.text,
-                             (int)source->param.len, source->param.data);
-        return false;
+        struct td_str sentence = tdi_arena_printf(a, "cannot be read: the body is %s", why.text);
+        return sentence.data == NULL ? out_of_memory(err)
+                                     : refuse(source, sentence.data, a, ret_verdict, err);
     }
     if (!token_value(&token, a, ret)) {
-        return refuse(source, "is a string without a UTF-8 form", a, ret_verdict);
+        /* Two reasons: an arena that cannot hold the text, or a text that is none. */
+        return tdi_arena_alloc(a, token.raw.len + 1) == NULL
+                   ? out_of_memory(err)
+                   : refuse(source, "holds half of a surrogate pair", a, ret_verdict, err);
     }
-    return true;
+    return TD_OK;
 }
 
 static struct td_value body_value(const struct td_message *m)
@@ -160,31 +179,31 @@ static struct td_value body_value(const struct td_message *m)
     return (struct td_value){.type = TD_VALUE_BLOB, .blob = m->body};
 }
 
-bool tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
-                          bool missing_null, struct tdi_arena *a, struct td_value *ret,
-                          struct td_verdict *ret_verdict)
+enum td_err tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
+                                 bool missing_null, struct tdi_arena *a, struct td_value *ret,
+                                 struct td_verdict *ret_verdict, struct td_error *err)
 {
     switch (source->origin) {
     case TDD_SQL_POINTER:
-        return pointer_value(source, run->message, missing_null, a, ret, ret_verdict);
+        return pointer_value(source, run, missing_null, a, ret, ret_verdict, err);
     case TDD_SQL_ATTRIBUTE:
-        if (!tdi_message_attribute(run->message, source->name, a, ret)) {
-            *ret = (struct td_value){.type = TD_VALUE_NULL};
-        }
-        return true;
+        /* The name was checked when it was parsed. */
+        return tdi_message_attribute(run->message, source->name, a, ret) ? TD_OK
+                                                                         : out_of_memory(err);
     case TDD_SQL_HEADER:
         *ret = (struct td_value){.type = TD_VALUE_TEXT,
                                  .text = tdi_message_header(run->message, source->name)};
-        return ret->text.data != NULL || missing(source, missing_null, a, ret, ret_verdict);
+        return ret->text.data != NULL ? TD_OK
+                                      : missing(source, missing_null, a, ret, ret_verdict, err);
     case TDD_SQL_BODY:
         *ret = body_value(run->message);
-        return true;
+        return TD_OK;
     case TDD_SQL_CONSUMER:
         *ret = (struct td_value){.type = TD_VALUE_TEXT, .text = run->consumer};
-        return true;
+        return TD_OK;
     case TDD_SQL_ATTEMPT:
         *ret = (struct td_value){.type = TD_VALUE_INT, .i = run->attempt};
-        return true;
+        return TD_OK;
     }
-    return false;
+    return td_error_set(err, TD_ERR_INTERNAL, "a parameter has no origin");
 }

@@ -22,17 +22,18 @@ enum tdd_sql_origin {
 struct tdd_sql_source {
     struct td_str param; /* the parameter's name */
     enum tdd_sql_origin origin;
+    struct td_str text; /* as the configuration has it, for sentences */
     struct td_str name; /* pointer, attribute or header */
 };
 
-/* CONFIG: `from` is none of the forms. */
+/* Borrows from param. CONFIG: `from` is none of the forms. */
 enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_source *ret,
                                  struct td_error *err);
 
-/* The value for one message. false: there is none; *ret_verdict is DEAD with code `schema` and says
- * why, unless missing_null is set and the value is only missing. NOMEM leaves an absent reason. */
-bool tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
-                          bool missing_null, struct tdi_arena *a, struct td_value *ret,
-                          struct td_verdict *ret_verdict);
+/* The value for one message. INVALID: the message has none, and *ret_verdict (DEAD, `schema`) says why;
+ * err is not filled. NOMEM: err is. missing_null: NULL for what is only missing. */
+enum td_err tdd_sql_source_value(const struct tdd_sql_source *source, const struct td_run *run,
+                                 bool missing_null, struct tdi_arena *a, struct td_value *ret,
+                                 struct td_verdict *ret_verdict, struct td_error *err);
 
 #endif

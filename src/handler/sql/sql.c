@@ -3,7 +3,9 @@
  * envelope and body. It knows the store's interface and no database.
  *
  * Invariants: one message's statements run in order and never interleave with another's; consecutive
- * messages that need one and the same single statement go to the store together.
+ * messages that need one and the same single statement go to the store together. A verdict other than
+ * OK ends a batch: statements of later messages may have run already, and those of the message itself
+ * before the one that decided, so the caller undoes the batch and runs its messages singly.
  */
 #include <string.h>
 
@@ -52,9 +54,24 @@ static const struct td_param *find_param(const struct td_handler_options *o, str
     return NULL;
 }
 
+static enum td_err check_pattern(struct td_str on, size_t at, struct td_error *err)
+{
+    const char *why;
+    if (tdi_str_empty(on) || tdi_pattern_valid(on, &why)) {
+        return TD_OK;
+    }
+    return td_error_set(err, TD_ERR_CONFIG, "statement %zu: on: '%.*s': %s", at + 1,
+                        (int)(on.len < TD_TYPE_BYTES_MAX ? on.len : TD_TYPE_BYTES_MAX), on.data,
+                        why);
+}
+
 static enum td_err open_step(struct tdd_sql *h, const struct td_handler_options *o, size_t at,
                              struct td_error *err)
 {
+    enum td_err rc = check_pattern(o->steps[at].on, at, err);
+    if (rc != TD_OK) {
+        return rc;
+    }
     struct step *step = &h->steps[at];
     step->text = o->steps[at];
     step->handle = -1;
@@ -78,7 +95,7 @@ static enum td_err open_step(struct tdd_sql *h, const struct td_handler_options 
         if (!tdi_arena_str(&h->memory, given->from, &param.from)) {
             return out_of_memory(err);
         }
-        enum td_err rc = tdd_sql_source_parse(&param, &step->sources[i], err);
+        rc = tdd_sql_source_parse(&param, &step->sources[i], err);
         if (rc != TD_OK) {
             return rc;
         }
@@ -164,33 +181,33 @@ static struct step *only_step(struct tdd_sql *h, const struct td_message *m)
     return found;
 }
 
-/* Values of one row. false: *ret_verdict says why there are none. */
-static bool fill_row(const struct tdd_sql *h, const struct step *step, const struct td_run *run,
-                     struct tdi_arena *a, struct td_value *row, struct td_verdict *ret_verdict)
+/* Values of one row. INVALID: *ret_verdict says why there are none. */
+static enum td_err fill_row(const struct tdd_sql *h, const struct step *step,
+                            const struct td_run *run, struct tdi_arena *a, struct td_value *row,
+                            struct td_verdict *ret_verdict, struct td_error *err)
 {
     for (size_t i = 0; i < step->params.count; i++) {
-        if (!tdd_sql_source_value(&step->sources[i], run, h->missing_null, a, &row[i],
-                                  ret_verdict)) {
-            return false;
+        enum td_err rc = tdd_sql_source_value(&step->sources[i], run, h->missing_null, a, &row[i],
+                                              ret_verdict, err);
+        if (rc != TD_OK) {
+            return rc;
         }
     }
-    return true;
+    return TD_OK;
 }
 
-/* A statement failed. A verdict if the message is the reason, else the store's error. */
+/* The verdict for a message whose statement failed by its fault. */
 static enum td_err failed(const struct tdd_sql *h, const struct td_error *why, struct tdi_arena *a,
                           struct td_verdict *ret, struct td_error *err)
 {
-    if (why->code != TD_ERR_STATEMENT) {
-        if (err != NULL) {
-            *err = *why;
-        }
-        return why->code;
+    struct td_verdict v = tdd_sql_classify(why->sqlstate, h->classify, h->classify_count);
+    v.reason = tdi_arena_printf(a, "%s", why->text);
+    v.error_type = tdi_arena_printf(a, "%s", why->sqlstate);
+    v.error_message = v.reason;
+    if (v.reason.data == NULL || v.error_type.data == NULL) {
+        return td_error_set(err, TD_ERR_NOMEM, "no memory for the reason of a failure");
     }
-    *ret = tdd_sql_classify(why->sqlstate, h->classify, h->classify_count);
-    ret->reason = tdi_arena_printf(a, "%s", why->text);
-    ret->error_type = tdi_arena_printf(a, "%s", why->sqlstate);
-    ret->error_message = ret->reason;
+    *ret = v;
     return TD_OK;
 }
 
@@ -207,43 +224,77 @@ static struct td_verdict judge(const struct tdd_sql *h, const struct step *step,
     return v;
 }
 
-/* Run one step for `count` messages. *ret_done verdicts are set; the last may be a failure. */
+struct rows {
+    struct td_value *values; /* row after row */
+    int64_t *changed;
+    size_t count;
+    bool unfit; /* the message behind the rows has no values; its verdict is set */
+};
+
+/* The rows of messages from the first on, up to one that has no values. */
+static enum td_err fill_rows(struct tdd_sql *h, const struct step *step, const struct td_run *runs,
+                             size_t count, struct tdi_arena *a, struct rows *ret,
+                             struct td_verdict *verdicts, struct td_error *err)
+{
+    size_t width = step->params.count;
+    *ret = (struct rows){
+        .values = tdi_arena_array(a, count * (width + 1), sizeof(*ret->values)),
+        .changed = tdi_arena_array(a, count, sizeof(*ret->changed)),
+    };
+    if (ret->values == NULL || ret->changed == NULL) {
+        return td_error_set(err, TD_ERR_NOMEM, "no memory for the parameters of %zu rows", count);
+    }
+    while (ret->count < count && !ret->unfit) {
+        size_t at = ret->count;
+        enum td_err rc =
+            fill_row(h, step, &runs[at], a, ret->values + at * width, &verdicts[at], err);
+        if (rc != TD_OK && rc != TD_ERR_INVALID) {
+            return rc;
+        }
+        ret->unfit = rc == TD_ERR_INVALID;
+        ret->count += ret->unfit ? 0 : 1;
+    }
+    return TD_OK;
+}
+
+/* Run one step for `count` messages. *ret_done verdicts are set; the last may be another than OK. A
+ * failure of the store that is no message's fault is the error. */
 static enum td_err run_step(struct tdd_sql *h, struct td_store *store, const struct step *step,
                             const struct td_run *runs, size_t count, struct tdi_arena *a,
                             struct td_verdict *verdicts, size_t *ret_done, struct td_error *err)
 {
-    size_t width = step->params.count;
-    struct td_value *values = tdi_arena_array(a, count * (width + 1), sizeof(*values));
-    int64_t *changed = tdi_arena_array(a, count, sizeof(*changed));
+    struct rows rows;
     struct td_error why;
-    size_t rows = 0, ran = 0;
-    bool unfit = false; /* verdicts[rows] says why the message behind the rows has no values */
     TDI_ASSERT(step->handle >= 0);
-    if (values == NULL || changed == NULL) {
-        return td_error_set(err, TD_ERR_NOMEM, "no memory for the parameters of %zu rows", count);
+    enum td_err rc = fill_rows(h, step, runs, count, a, &rows, verdicts, err);
+    if (rc != TD_OK) {
+        return rc;
     }
-    while (rows < count && !unfit) {
-        unfit = !fill_row(h, step, &runs[rows], a, values + rows * width, &verdicts[rows]);
-        rows += unfit ? 0 : 1;
+    size_t ran = rows.count;
+    if (rows.count > 0) {
+        rc = store->driver->statement_run(store, step->handle, rows.values, rows.count,
+                                          rows.changed, &ran, &why);
     }
-    enum td_err rc = TD_OK;
-    ran = rows;
-    if (rows > 0) {
-        rc = store->driver->statement_run(store, step->handle, values, rows, changed, &ran, &why);
-        ran = rc == TD_OK ? rows : ran;
+    if (rc != TD_OK && rc != TD_ERR_STATEMENT) {
+        if (err != NULL) {
+            *err = why;
+        }
+        return rc;
     }
+    ran = rc == TD_OK ? rows.count : ran;
     for (size_t i = 0; i < ran; i++) {
-        verdicts[i] = judge(h, step, changed[i], a);
+        verdicts[i] = judge(h, step, rows.changed[i], a);
         if (verdicts[i].kind != TD_VERDICT_OK) {
             *ret_done = i + 1;
             return TD_OK;
         }
     }
     if (rc != TD_OK) {
+        TDI_ASSERT(ran < rows.count);
         *ret_done = ran + 1;
         return failed(h, &why, a, &verdicts[ran], err);
     }
-    *ret_done = rows + (unfit ? 1 : 0);
+    *ret_done = rows.count + (rows.unfit ? 1 : 0);
     return TD_OK;
 }
 
