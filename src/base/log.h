@@ -29,14 +29,15 @@ void tdi_log_free(struct tdi_log *log);
 bool tdi_log_on(const struct tdi_log *log, enum tdi_log_level level); /* NULL log: false */
 void tdi_log_set_level(struct tdi_log *log, enum tdi_log_level level);
 
-/* A field of a line. text absent: the number is meant. */
+/* A field of a line: text (absent: the field is left out) or a number. */
 struct tdi_log_field {
     const char *name;
     struct td_str text;
     int64_t number;
+    bool is_text;
 };
 
-#define TDI_LOG_STR(n, s) ((struct tdi_log_field){.name = (n), .text = (s)})
+#define TDI_LOG_STR(n, s) ((struct tdi_log_field){.name = (n), .text = (s), .is_text = true})
 #define TDI_LOG_INT(n, v) ((struct tdi_log_field){.name = (n), .number = (v)})
 #define TDI_LOG_FIELDS_MAX 16
 #define TDI_LOG_LINE_MAX 4096

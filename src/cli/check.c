@@ -14,9 +14,11 @@
 
 #define FINDINGS_MAX 200
 
+/* A finding ends with 1. A warning is advice that may be heeded already, where we cannot look. */
 struct finding {
     struct td_str where; /* "store shop" */
     struct td_str text;
+    bool warning;
 };
 
 struct check {
@@ -25,21 +27,28 @@ struct check {
     struct tdi_plan plan;
     struct finding findings[FINDINGS_MAX];
     size_t count;
+    size_t warnings; /* of them */
     size_t dropped;
 };
 
-static void find(struct check *k, struct td_str where, struct td_str text)
+static void add(struct check *k, struct td_str where, struct td_str text, bool warning)
 {
     struct td_str copy;
     if (k->count == FINDINGS_MAX || !tdi_arena_str(&k->cli->arena, text, &copy)) {
         k->dropped++;
         return;
     }
-    k->findings[k->count++] = (struct finding){where, copy};
+    k->findings[k->count++] = (struct finding){where, copy, warning};
+    k->warnings += warning ? 1 : 0;
+}
+
+static void find(struct check *k, struct td_str where, struct td_str text)
+{
+    add(k, where, text, false);
 }
 
 /* Sentences, one a line. */
-static void find_lines(struct check *k, struct td_str where, struct td_str lines)
+static void warn_lines(struct check *k, struct td_str where, struct td_str lines)
 {
     size_t at = 0;
     while (at < lines.len) {
@@ -48,7 +57,7 @@ static void find_lines(struct check *k, struct td_str where, struct td_str lines
             end++;
         }
         if (end > at) {
-            find(k, where, (struct td_str){lines.data + at, end - at});
+            add(k, where, (struct td_str){lines.data + at, end - at}, true);
         }
         at = end + 1;
     }
@@ -102,7 +111,7 @@ static void check_store(struct check *k, const struct tdi_config_store *where)
     if (store->driver->info(store, &k->cli->arena, &info, &err) != TD_OK) {
         find(k, name, tdi_str(err.text));
     } else {
-        find_lines(k, name, info.warnings);
+        warn_lines(k, name, info.warnings);
         check_statements(k, store, where);
     }
     tdi_store_close(store);
@@ -139,7 +148,7 @@ static void check_broker(struct check *k, const struct tdi_config_broker *where)
     if (broker->driver->info(broker, &k->cli->arena, &info, &err) != TD_OK) {
         find(k, name, tdi_str(err.text));
     } else {
-        find_lines(k, name, info.warnings);
+        warn_lines(k, name, info.warnings);
         check_topology(k, name, broker, where);
     }
     tdi_broker_close(broker);
@@ -159,6 +168,11 @@ static void check_orders(struct check *k)
     }
 }
 
+static size_t findings(const struct check *k)
+{
+    return k->count - k->warnings + k->dropped;
+}
+
 static void print_text(const struct check *k)
 {
     printf("%s: service %s\n", k->config->path.data, k->config->service.data);
@@ -169,16 +183,34 @@ static void print_text(const struct check *k)
     }
     for (size_t i = 0; i < k->count; i++) {
         cli_put(stdout, k->findings[i].where);
-        fputs(": ", stdout);
+        fputs(k->findings[i].warning ? ": warning: " : ": ", stdout);
         cli_put(stdout, k->findings[i].text);
         fputc('\n', stdout);
     }
-    if (k->count + k->dropped == 0) {
+    if (findings(k) == 0) {
         puts("nothing to find fault with");
     } else {
-        printf("%zu finding%s\n", k->count + k->dropped,
-               k->count + k->dropped == 1 ? "" : "s");
+        printf("%zu finding%s\n", findings(k), findings(k) == 1 ? "" : "s");
     }
+}
+
+static void add_findings(struct tdi_buf *b, bool *first, const char *key, const struct check *k,
+                         bool warnings)
+{
+    bool any = false;
+    tdi_json_add_key(b, first, key);
+    tdi_buf_add_char(b, '[');
+    for (size_t i = 0; i < k->count; i++) {
+        bool member = true;
+        if (k->findings[i].warning == warnings) {
+            tdi_buf_add_cstr(b, any ? ",{" : "{");
+            tdi_json_add_member(b, &member, "where", k->findings[i].where);
+            tdi_json_add_member(b, &member, "text", k->findings[i].text);
+            tdi_buf_add_char(b, '}');
+            any = true;
+        }
+    }
+    tdi_buf_add_char(b, ']');
 }
 
 static void print_json(const struct check *k)
@@ -202,16 +234,9 @@ static void print_json(const struct check *k)
         tdi_buf_add_char(&b, '}');
     }
     tdi_buf_add_char(&b, '}');
-    tdi_json_add_key(&b, &first, "findings");
-    tdi_buf_add_char(&b, '[');
-    for (size_t i = 0; i < k->count; i++) {
-        bool member = true;
-        tdi_buf_add_cstr(&b, i > 0 ? ",{" : "{");
-        tdi_json_add_member(&b, &member, "where", k->findings[i].where);
-        tdi_json_add_member(&b, &member, "text", k->findings[i].text);
-        tdi_buf_add_char(&b, '}');
-    }
-    tdi_buf_add_cstr(&b, "]}\n");
+    add_findings(&b, &first, "findings", k, false);
+    add_findings(&b, &first, "warnings", k, true);
+    tdi_buf_add_cstr(&b, "}\n");
     cli_put_buf(stdout, &b);
     tdi_buf_release(&b);
 }
@@ -240,7 +265,7 @@ static int check_run(struct cli *cli)
     } else {
         print_text(&k);
     }
-    return k.count + k.dropped == 0 ? CLI_DONE : CLI_FOUND;
+    return findings(&k) == 0 ? CLI_DONE : CLI_FOUND;
 }
 
 static const struct cli_option check_options[] = {
@@ -251,8 +276,9 @@ const struct cli_command cli_command_check = {
     .name = "check",
     .operands = "",
     .summary = "Check the configuration, databases and brokers, and say what each consumer gives",
-    .text = "Mistakes in the file end with 78, findings outside it (a missing table or queue, a\n"
-            "setting of the database that is a risk) with 1. Nothing is changed or started.",
+    .text = "Mistakes in the file end with 78, findings outside it (a missing table, a\n"
+            "queue that nobody reads) with 1. Warnings are advice and change no exit code. Nothing is\n"
+            "changed or started.",
     .examples = "tidings check\ntidings check -c shop.yaml --json",
     CLI_OPTIONS(check_options),
     .run = check_run,

@@ -6,6 +6,8 @@
 
 #include "base/str.h"
 
+#define SENTENCE_BYTES_MAX 4096
+
 bool cli_flag(const struct cli *cli, const char *name)
 {
     return cli_value_at(cli, name, 0) != NULL;
@@ -33,6 +35,17 @@ const char *cli_value_at(const struct cli *cli, const char *name, size_t i)
     return NULL;
 }
 
+/* A sentence whose %s may be a path, an argument or a name. */
+static void put_formatted(const char *fmt, va_list args)
+{
+    char text[SENTENCE_BYTES_MAX];
+    int n = vsnprintf(text, sizeof(text), fmt, args);
+    if (n >= (int)sizeof(text)) {
+        memcpy(text + sizeof(text) - sizeof("..."), "...", sizeof("..."));
+    }
+    cli_put(stderr, tdi_str(text));
+}
+
 int cli_fail(const struct cli *cli, const struct td_error *err)
 {
     (void)cli;
@@ -47,10 +60,20 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     fprintf(stderr, "tidings %s: ", cli->command->name);
-    vfprintf(stderr, fmt, args);
+    put_formatted(fmt, args);
     fprintf(stderr, "; 'tidings %s --help' shows how it is called\n", cli->command->name);
     va_end(args);
     return CLI_USAGE;
+}
+
+void cli_error(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fputs("tidings: ", stderr);
+    put_formatted(fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
 }
 
 void cli_say(const struct cli *cli, const char *fmt, ...)
@@ -60,7 +83,7 @@ void cli_say(const struct cli *cli, const char *fmt, ...)
         return;
     }
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    put_formatted(fmt, args);
     va_end(args);
     fputc('\n', stderr);
 }
@@ -87,15 +110,29 @@ int cli_config(struct cli *cli, const struct tdi_config **ret)
     return td_err_exit_code(rc);
 }
 
+/* Length of the character at i, which is no control character; 0: there is none. */
+static size_t harmless(struct td_str text, size_t i)
+{
+    unsigned char c = (unsigned char)text.data[i];
+    size_t len = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (c < 0x20 || c == 0x7f || len > text.len - i) {
+        return 0;
+    }
+    if (c == 0xc2 && (unsigned char)text.data[i + 1] < 0xa0) {
+        return 0; /* C1 */
+    }
+    return tdi_utf8_valid((struct td_str){text.data + i, len}) ? len : 0;
+}
+
 void cli_put(FILE *to, struct td_str text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        bool c1 = c == 0xc2 && i + 1 < text.len && (unsigned char)text.data[i + 1] < 0xa0;
-        if (c < 0x20 || c == 0x7f || c1) {
-            fprintf(to, "\\x%02x", c);
+    for (size_t i = 0; i < text.len;) {
+        size_t len = harmless(text, i);
+        if (len == 0) {
+            fprintf(to, "\\x%02x", (unsigned char)text.data[i++]);
         } else {
-            fputc(c, to);
+            fwrite(text.data + i, 1, len, to);
+            i += len;
         }
     }
 }

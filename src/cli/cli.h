@@ -93,13 +93,17 @@ const char *cli_value_at(const struct cli *cli, const char *name, size_t i);
 /* "tidings: sentence" on stderr; returns the exit code of the error. */
 int cli_fail(const struct cli *cli, const struct td_error *err);
 int cli_usage(const struct cli *cli, const char *fmt, ...) TD_PRINTF(2, 3);
+/* "tidings: sentence" on stderr. What comes from outside is made harmless, here and in the two
+ * others. */
+void cli_error(const char *fmt, ...) TD_PRINTF(1, 2);
 /* A line on stderr unless -q. */
 void cli_say(const struct cli *cli, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /* Load the configuration; mistakes are printed. CLI_DONE, or the exit code. */
 int cli_config(struct cli *cli, const struct tdi_config **ret);
 
-/* Text of a message on its way to a terminal or a pipe: control bytes become \xNN. */
+/* Text of a message on its way to a terminal or a pipe: control characters and bytes that are not
+ * UTF-8 become \xNN. */
 void cli_put(FILE *to, struct td_str text);
 void cli_put_buf(FILE *to, const struct tdi_buf *b);
 

@@ -100,8 +100,8 @@ static int select_letters(struct cli_dead *d, struct selection *s, bool discard)
     s->take_stale = discard || (d->filter.code == TD_DEAD_STALE && cli_flag(d->cli, "as-new"));
     int rc = cli_dead_walk(d, false, freeze, s);
     if (rc == CLI_DONE && s->full) {
-        fprintf(stderr, "tidings: more than %d letters, or no memory for them; select fewer\n",
-                SELECTED_MAX);
+        cli_error("more than %d letters, or no memory for them; select fewer",
+                  SELECTED_MAX);
         rc = CLI_DATA;
     }
     return rc;

@@ -87,7 +87,7 @@ static int find_letter(struct cli *cli, struct cli_dead *d, struct edit *e)
         return rc;
     }
     if (e->count == 0) {
-        fprintf(stderr, "tidings: there is no dead letter %s\n", cli->operands[0]);
+        cli_error("there is no dead letter %s", cli->operands[0]);
         return CLI_FOUND;
     }
     if (e->count > 1) {
@@ -133,7 +133,7 @@ static int edit_run(struct cli *cli)
         return cli_fail(cli, &e.err);
     }
     if (!e.changed) {
-        fprintf(stderr, "tidings: the letter has changed meanwhile; look again with 'tidings dead show'\n");
+        cli_error("the letter has changed meanwhile; look again with 'tidings dead show'");
         return CLI_TRY_AGAIN;
     }
     cli_say(cli, "edited; the original is kept. Next: tidings dead replay --id %s",

@@ -215,9 +215,8 @@ static int show_run(struct cli *cli)
     tdi_buf_init(&s.buf, JSON_MAX);
     rc = cli_dead_walk(&d, false, show_row, &s);
     if (rc == CLI_DONE && s.count == 0) {
-        fprintf(stderr, "tidings: no consumer has a parked message %s; 'tidings trace %s' tells where it "
-                        "is\n",
-                cli->operands[0], cli->operands[0]);
+        cli_error("no consumer has a parked message %s; 'tidings trace %s' tells where it is",
+                  cli->operands[0], cli->operands[0]);
         rc = CLI_FOUND;
     } else if (rc == CLI_DONE && s.json) {
         /* One object where one consumer has it, else a list. */

@@ -85,10 +85,10 @@ static enum td_err init_broker(struct cli *cli, const struct tdi_plan *plan,
                                const struct tdi_config_broker *where, struct td_error *err)
 {
     struct td_broker_instance *instance = NULL;
-    struct td_topology_difference *differences = NULL;
+    struct td_topology_difference *differences = NULL, *left = NULL;
     struct td_topology wanted;
     struct td_broker *broker;
-    size_t count = 0;
+    size_t count = 0, left_count = 0;
     enum td_err rc = tdi_plan_topology(plan, where, &cli->arena, &wanted, err);
     if (rc == TD_OK) {
         rc = cli_instance_open(cli, plan->config, where, true, &instance, err);
@@ -100,13 +100,20 @@ static enum td_err init_broker(struct cli *cli, const struct tdi_plan *plan,
     if (rc == TD_OK) {
         rc = broker->driver->topology_apply(broker, &wanted, &cli->arena, &differences, &count,
                                             err);
+        if (rc == TD_OK) {
+            rc = broker->driver->topology_diff(broker, &wanted, &cli->arena, &left, &left_count,
+                                               err);
+        }
         tdi_broker_close(broker);
     }
     cli_instance_close(where, instance);
     for (size_t i = 0; rc == TD_OK && i < count; i++) {
         say_difference(cli, where, &differences[i]);
     }
-    if (rc == TD_OK && count == 0) {
+    for (size_t i = 0; rc == TD_OK && i < left_count; i++) {
+        say_difference(cli, where, &left[i]);
+    }
+    if (rc == TD_OK && count + left_count == 0) {
         cli_say(cli, "broker %s: topics and queues are as they should be", where->name.data);
     }
     return rc;

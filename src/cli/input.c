@@ -13,13 +13,13 @@ static int read_stream(struct cli *cli, FILE *from, const char *name, size_t byt
     size_t n;
     while ((n = fread(chunk, 1, sizeof(chunk), from)) > 0) {
         if (b->len + n > bytes_max) {
-            fprintf(stderr, "tidings: %s is larger than %zu bytes\n", name, bytes_max);
+            cli_error("%s is larger than %zu bytes", name, bytes_max);
             return CLI_DATA;
         }
         tdi_buf_add(b, chunk, n);
     }
     if (ferror(from) != 0) {
-        fprintf(stderr, "tidings: cannot read %s: %s\n", name, strerror(errno));
+        cli_error("cannot read %s: %s", name, strerror(errno));
         return CLI_IO;
     }
     (void)cli;
@@ -32,14 +32,14 @@ int cli_read_file(struct cli *cli, const char *path, size_t bytes_max, struct td
     FILE *from = is_stdin ? stdin : fopen(path, "rbe");
     struct tdi_buf b;
     if (from == NULL) {
-        fprintf(stderr, "tidings: cannot read %s: %s\n", path, strerror(errno));
+        cli_error("cannot read %s: %s", path, strerror(errno));
         return CLI_IO;
     }
     tdi_buf_init(&b, bytes_max + 1);
     int rc = read_stream(cli, from, is_stdin ? "standard input" : path, bytes_max, &b);
     if (rc == CLI_DONE &&
         !tdi_arena_bytes(&cli->arena, (struct td_bytes){b.len > 0 ? b.data : "", b.len}, ret)) {
-        fprintf(stderr, "tidings: no memory for %s\n", path);
+        cli_error("no memory for %s", path);
         rc = CLI_INTERNAL;
     }
     tdi_buf_release(&b);

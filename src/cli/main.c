@@ -59,7 +59,7 @@ static int unknown_command(int argc, char **argv)
         }
     }
     if (family) {
-        fprintf(stderr, "tidings: '%s' needs one of:\n", argv[1]);
+        cli_error("'%s' needs one of:", argv[1]);
         for (size_t i = 0; i < cli_commands_count; i++) {
             const char *name = cli_commands[i]->name;
             size_t len = strlen(argv[1]);
@@ -69,11 +69,10 @@ static int unknown_command(int argc, char **argv)
         }
         return CLI_USAGE;
     }
-    fprintf(stderr, "tidings: there is no command '%s'", argv[1]);
     if (best != NULL) {
-        fprintf(stderr, "; did you mean '%s'?\n", best);
+        cli_error("there is no command '%s'; did you mean '%s'?", argv[1], best);
     } else {
-        fprintf(stderr, "; 'tidings help' lists them\n");
+        cli_error("there is no command '%s'; 'tidings help' lists them", argv[1]);
     }
     return CLI_USAGE;
 }
@@ -81,7 +80,7 @@ static int unknown_command(int argc, char **argv)
 struct parser {
     struct option longs[OPTIONS_MAX + 1];
     const struct cli_option *options[OPTIONS_MAX];
-    char shorts[2 * OPTIONS_MAX + 2];
+    char shorts[2 * OPTIONS_MAX + 2]; /* begins with ':', see getopt(3) */
     size_t count;
 };
 
@@ -125,11 +124,48 @@ static void note_option(struct cli *cli, const struct cli_option *o, const char 
     cli->given[cli->given_count++] = (struct cli_given){o, value};
 }
 
-/* CLI_DONE, or CLI_USAGE with the mistake said. getopt names unknown options itself. */
+/* "--jsno" as it was written; "=..." does not count. */
+static int unknown_option(const struct cli *cli, const struct parser *p, const char *written)
+{
+    const char *best = NULL;
+    unsigned least = 4;
+    struct td_str name = {written + 2, strcspn(written + 2, "=")};
+    for (size_t i = 0; i < p->count; i++) {
+        unsigned d = tdi_str_distance(name, tdi_str(p->options[i]->name));
+        if (d < least) {
+            least = d;
+            best = p->options[i]->name;
+        }
+    }
+    if (best == NULL) {
+        return cli_usage(cli, "there is no option '--%.*s'", (int)name.len, name.data);
+    }
+    cli_error("there is no option '--%.*s'; did you mean '--%s'?", (int)name.len, name.data, best);
+    return CLI_USAGE;
+}
+
+/* c: what getopt gave for the word before argv[optind]; it says nothing itself. */
+static int wrong_option(const struct cli *cli, const struct parser *p, int c, char **argv)
+{
+    const struct cli_option *o = optopt != 0 ? option_of(p, optopt) : NULL;
+    if (o != NULL && c == ':') {
+        return cli_usage(cli, "--%s wants a value, %s", o->name, o->value);
+    }
+    if (o != NULL) {
+        return cli_usage(cli, "--%s takes no value", o->name);
+    }
+    if (optopt != 0) {
+        return cli_usage(cli, "there is no option '-%c'", optopt);
+    }
+    return unknown_option(cli, p, argv[optind - 1]);
+}
+
+/* CLI_DONE, or CLI_USAGE with the mistake said. */
 static int parse_options(struct cli *cli, int argc, char **argv)
 {
-    struct parser p = {.count = 0};
+    struct parser p = {.shorts = ":"};
     int c;
+    opterr = 0;
     for (size_t i = 0; i < cli->command->options_count; i++) {
         add_option(&p, &cli->command->options[i]);
     }
@@ -138,10 +174,8 @@ static int parse_options(struct cli *cli, int argc, char **argv)
     }
     while ((c = getopt_long(argc, argv, p.shorts, p.longs, NULL)) != -1) {
         const struct cli_option *o = option_of(&p, c);
-        if (o == NULL) {
-            fprintf(stderr, "tidings: 'tidings %s --help' shows what it takes\n",
-                    cli->command->name);
-            return CLI_USAGE;
+        if (c == '?' || c == ':') {
+            return wrong_option(cli, &p, c, argv);
         }
         if (cli->given_count == CLI_VALUES_MAX) {
             return cli_usage(cli, "more than %d options", CLI_VALUES_MAX);
@@ -181,7 +215,7 @@ static int finish_stdout(int rc)
 {
     bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
     failed = (close(STDOUT_FILENO) != 0 && errno != EBADF) || failed;
-    return failed && rc == CLI_DONE ? CLI_IO : rc;
+    return failed && (rc == CLI_DONE || rc == CLI_FOUND) ? CLI_IO : rc;
 }
 
 int main(int argc, char **argv)
@@ -203,7 +237,7 @@ int main(int argc, char **argv)
         return unknown_command(argc, argv);
     }
     if (!tdi_random_seed_system(&cli.random)) {
-        fprintf(stderr, "tidings: the system gives no random numbers\n");
+        cli_error("the system gives no random numbers");
         return CLI_INTERNAL;
     }
     cli.out_color = !no_color && isatty(STDOUT_FILENO) != 0;

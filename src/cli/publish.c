@@ -49,12 +49,10 @@ struct publish {
 static int wrong(const struct publish *p, size_t line, const char *why)
 {
     if (line > 0) {
-        fprintf(stderr, "tidings: %s:%zu: ", p->input_name, line);
+        cli_error("%s:%zu: %s", p->input_name, line, why);
     } else {
-        fprintf(stderr, "tidings: %s: ", p->input_name);
+        cli_error("%s: %s", p->input_name, why);
     }
-    cli_put(stderr, tdi_str(why));
-    fputc('\n', stderr);
     return CLI_DATA;
 }
 
@@ -155,7 +153,7 @@ static int read_lines(struct publish *p, bool *ret_end)
         }
     }
     if (ferror(p->input) != 0) {
-        fprintf(stderr, "tidings: cannot read %s: %s\n", p->input_name, strerror(errno));
+        cli_error("cannot read %s: %s", p->input_name, strerror(errno));
         rc = CLI_IO;
     }
     free(text);
@@ -195,7 +193,7 @@ static int open_session(struct publish *p, const struct tdi_config_broker *broke
         return CLI_DONE;
     }
     if (p->broker != NULL) {
-        fprintf(stderr, "tidings: the input goes to several brokers; publish it topic by topic\n");
+        cli_error("the input goes to several brokers; publish it topic by topic");
         return CLI_USAGE;
     }
     /* Nobody owns it: own it for the while. Somebody does: through its socket. */
@@ -221,9 +219,8 @@ static int settle(struct publish *p, const struct td_published *s)
     case TD_PUBLISH_ACCEPTED:
         return CLI_DONE;
     case TD_PUBLISH_UNKNOWN:
-        fprintf(stderr, "tidings: %s:%zu: it is not known whether it was stored; publish it again "
-                        "with --id %s\n",
-                p->input_name, p->lines[s->token], p->messages[s->token].id.data);
+        cli_error("%s:%zu: it is not known whether it was stored; publish it again with --id %s",
+                  p->input_name, p->lines[s->token], p->messages[s->token].id.data);
         return CLI_TRY_AGAIN;
     case TD_PUBLISH_REFUSED:
         why = s->code == TD_ERR_UNROUTABLE ? "no queue of the topic takes this type"
@@ -254,7 +251,7 @@ static int publish_items(struct publish *p, const struct td_publish *items)
             return cli_fail(p->cli, &err);
         }
         if (n == 0 && tdi_mono(&p->cli->clock) >= deadline) {
-            fputs("tidings: the broker does not confirm; it is not known what was stored\n", stderr);
+            cli_error("the broker does not confirm; it is not known what was stored");
             return CLI_TRY_AGAIN;
         }
         for (size_t i = 0; i < n; i++) {
@@ -348,7 +345,7 @@ static int open_input(struct publish *p)
     p->input_name = is_stdin ? "standard input" : path;
     p->input = is_stdin ? stdin : fopen(path, "rbe");
     if (p->input == NULL) {
-        fprintf(stderr, "tidings: cannot read %s: %s\n", path, strerror(errno));
+        cli_error("cannot read %s: %s", path, strerror(errno));
         return CLI_IO;
     }
     return CLI_DONE;

@@ -146,7 +146,7 @@ static int run_run(struct cli *cli)
     }
     struct tdi_log *log = cli_log(cli, config);
     if (log == NULL) {
-        fputs("tidings: no memory for the log\n", stderr);
+        cli_error("no memory for the log");
         return CLI_INTERNAL;
     }
     rc = run_app(cli, config, log);

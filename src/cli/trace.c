@@ -122,8 +122,7 @@ static int trace_run(struct cli *cli)
         tdi_store_close(stores[i]);
     }
     if (rc == CLI_DONE && !trace.found) {
-        fprintf(stderr, "tidings: no outbox, inbox or parked message has the id %s\n",
-                cli->operands[0]);
+        cli_error("no outbox, inbox or parked message has the id %s", cli->operands[0]);
         return CLI_FOUND;
     }
     if (rc == CLI_DONE && cli_flag(cli, "json")) {

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "config/convert.h"
-#include "core/envelope.h"
+#include "core/sqlparams.h"
 
 /* A pointer and the count right behind it, as all our arrays are. */
 static void set_array(void *field, void *items, size_t count)
@@ -109,20 +109,13 @@ static bool is_identifier(struct td_str name)
 static bool source_valid(struct tdi_leaf *f)
 {
     struct td_str s = f->node->text;
-    if (tdi_str_starts(s, "/")) {
-        if (!tdi_json_pointer_valid(s)) {
-            tdi_leaf_wrong(f, "not a JSON pointer; ~ is written ~0 and / inside a key ~1");
-            return false;
-        }
+    struct td_str name;
+    if (tdi_param_origin(s, &name) != TDI_PARAM_WRONG) {
         return true;
     }
-    struct td_str name = {.data = s.data + 1, .len = s.len > 0 ? s.len - 1 : 0};
-    struct td_message nothing = {0};
-    struct td_value value;
-    bool header = tdi_str_starts(s, "$header.") && s.len > strlen("$header.");
-    if (header ||
-        (tdi_str_starts(s, "$") && tdi_message_attribute(&nothing, name, f->l->arena, &value))) {
-        return true;
+    if (tdi_str_starts(s, "/")) {
+        tdi_leaf_wrong(f, "not a JSON pointer; ~ is written ~0 and / inside a key ~1");
+        return false;
     }
     tdi_leaf_wrong(
         f, tdi_str_starts(s, "$")

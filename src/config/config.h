@@ -82,7 +82,7 @@ struct tdi_config_broker {
 
 enum tdi_config_unrouted {
     TDI_UNROUTED_DEAD,  /* a message that no queue takes is parked as `unroutable` */
-    TDI_UNROUTED_COUNT, /* it is counted and gone */
+    TDI_UNROUTED_COUNT, /* it is counted and gone; not in this version */
 };
 
 struct tdi_config_topic {
@@ -109,9 +109,9 @@ enum tdi_config_start {
 };
 
 struct tdi_config_breaker {
-    int32_t failures;      /* in a row */
-    int32_t share_percent; /* of the runs within the window */
-    td_time_us window_us;
+    int32_t failures;      /* opens at so many ... */
+    int32_t share_percent; /* ... that are this share of the runs ... */
+    td_time_us window_us;  /* ... within this time */
 };
 
 struct tdi_config_consumer {

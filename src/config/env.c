@@ -210,7 +210,7 @@ static bool step(struct tdi_loader *l, struct cursor *c, struct td_str segment,
         c->node->kind = TDI_NODE_MAP;
     }
     if (!fixed || c->node->kind != TDI_NODE_MAP) {
-        c->node = c->below_leaf ? NULL : existing(c->node, segment);
+        c->node = existing(c->node, segment);
         c->below_leaf = leaf;
         c->def = leaf ? c->def : tdi_param_child(c->def, segment);
         return c->node != NULL && c->def != NULL;

@@ -4,6 +4,7 @@
  *
  * Must not know: parameters and what they mean.
  */
+#include <string.h>
 #include <yaml.h>
 
 #include "base/arena.h"
@@ -105,6 +106,10 @@ static bool place(struct builder *b, struct tdi_config_node *node)
 static void take_scalar(struct builder *b, const yaml_event_t *e, struct tdi_source_pos pos)
 {
     struct td_str text = {.data = (const char *)e->data.scalar.value, .len = e->data.scalar.length};
+    if (text.len > 0 && memchr(text.data, '\0', text.len) != NULL) {
+        mistake(b, pos, "a NUL character; no value can hold one");
+        return;
+    }
     if (b->depth > 0 && b->open[b->depth - 1]->kind == TDI_NODE_MAP && b->key.data == NULL) {
         take_key(b, text, pos);
         return;

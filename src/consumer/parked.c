@@ -43,6 +43,15 @@ static void note_dead(struct tdi_consumer *c, const struct td_parked_row *row)
     tdi_key_mark(c, w.key, row->key_blocked);
 }
 
+/* A worker had settled it in a transaction of its own; the store has finished it. */
+static void note_done(struct tdi_consumer *c, const struct td_parked_row *row)
+{
+    struct tdi_work w = {.message = row->message, .parked = true, .attempts = row->attempts};
+    c->totals.handled += row->outcome == TD_OUTCOME_EFFECT ? 1 : 0;
+    tdi_work_key(c, &w);
+    tdi_key_mark(c, w.key, row->key_blocked);
+}
+
 /* How many rows may be leased now. While the breaker is half open one may be its probe. */
 size_t tdi_parked_room(struct tdi_consumer *c, td_time_us now)
 {
@@ -88,6 +97,9 @@ bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now)
         for (size_t i = 0; i < batch.dead_count; i++) {
             note_dead(c, &batch.dead[i]);
         }
+        for (size_t i = 0; i < batch.done_count; i++) {
+            note_done(c, &batch.done[i]);
+        }
         for (size_t i = 0; i < batch.count; i++) {
             take_row(c, parcel, &batch.rows[i], now + ask.lease_us);
         }
@@ -95,7 +107,7 @@ bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now)
                               ? now + TDI_IDLE_MAX_US
                               : batch.next_due_us - c->store_clock_offset;
         c->parked_at = next < now + TDI_IDLE_MAX_US ? next : now + TDI_IDLE_MAX_US;
-        c->counts_wanted = c->counts_wanted || batch.dead_count > 0;
+        c->counts_wanted = c->counts_wanted || batch.dead_count + batch.done_count > 0;
         c->parked_turn = batch.count == 0;
     } else {
         tdi_store_failed(c, &err);

@@ -247,6 +247,11 @@ static void broker_close(struct td_broker *b)
     }
     c->calls[RELAY_BROKER_CLOSE]++;
     c->calls_total++;
+    for (size_t i = 0; i < s->pending_count; i++) {
+        if (s->pending[i].message->sequence != s->pending[i].seq) {
+            relay_violation(c->world->db, "a row was freed in flight");
+        }
+    }
     for (size_t i = 0; i < s->pending_count && !s->failed; i++) {
         if (c->world->late_count < RELAY_LATE_MAX) {
             c->world->late[c->world->late_count++] =

@@ -194,6 +194,14 @@ static void test_bom_is_no_text(void **state)
     struct loaded l = test_load_good("\xef\xbb\xbfservice: shop\n", NULL);
     assert_str(l.config->service, "shop");
     test_loaded_release(&l);
+    l = test_load("\xef\xbb\xbfservic: shop\nservice: shop\n", NULL);
+    assert_int_equal(l.code, TD_ERR_CONFIG);
+    assert_string_equal(l.said.data,
+                        "tidings.yaml:1:1: unknown key 'servic'; did you mean 'service'?\n"
+                        "    1 | servic: shop\n"
+                        "      | ^~~~~~\n"
+                        "1 mistake\n");
+    test_loaded_release(&l);
     l = test_load_good(plain, NULL);
     assert_int_equal(l.diagnostics.count, 0);
     test_loaded_release(&l);

@@ -41,11 +41,9 @@ static void test_changed(void **state)
     size_t len = strlen(test_full);
     assert_true(len < sizeof(text));
     for (size_t at = 0; at < len; at++) {
-        for (size_t k = 0; k < 2; k++) {
-            memcpy(text, test_full, len);
-            text[at] = bytes[(at + k * 5) % sizeof(bytes)];
-            load_any(text, len, NULL);
-        }
+        memcpy(text, test_full, len);
+        text[at] = bytes[at % sizeof(bytes)];
+        load_any(text, len, NULL);
     }
 }
 

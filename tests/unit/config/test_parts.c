@@ -1,5 +1,6 @@
 /* The pure parts: inbox window, places in a text, printing of diagnostics, the table, help. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -153,6 +154,19 @@ static void test_print_order_and_sum(void **state)
                  "2 mistakes, 1 finding\n");
 }
 
+static void test_print_order_in_a_line(void **state)
+{
+    (void)state;
+    struct printing *p = printing_new("a: b\n");
+    struct tdi_source_pos key = {.line = 1, .column = 1, .length = 1};
+    struct tdi_source_pos value = {.line = 1, .column = 4, .length = 1};
+    tdi_diagnostics_add(&p->d, TDI_SEVERITY_MISTAKE, value, "second");
+    tdi_diagnostics_add(&p->d, TDI_SEVERITY_MISTAKE, key, "first");
+    printing_end(p, false,
+                 "f.yaml:1:1: first\n    1 | a: b\n      | ^\n"
+                 "f.yaml:1:4: second\n    1 | a: b\n      |    ^\n2 mistakes\n");
+}
+
 static void test_print_color(void **state)
 {
     (void)state;
@@ -165,11 +179,11 @@ static void test_print_color(void **state)
 static void test_print_cleans(void **state)
 {
     (void)state;
-    struct printing *p = printing_new("a: \033[2J\xc2\x9b\xff\xc3\xa4 b\n");
+    struct printing *p = printing_new("a: \033[2J\xc2\x9b\xff\x7f\xc3\xa4 b\n");
     struct tdi_source_pos pos = {.line = 1, .column = 4, .length = 1};
     tdi_diagnostics_add(&p->d, TDI_SEVERITY_MISTAKE, pos, "bell \a");
     printing_end(p, false,
-                 "f.yaml:1:4: bell ?\n    1 | a: ?[2J??\xc3\xa4 b\n      |    ^\n1 mistake\n");
+                 "f.yaml:1:4: bell ?\n    1 | a: ?[2J???\xc3\xa4 b\n      |    ^\n1 mistake\n");
 }
 
 static void test_print_long_line(void **state)
@@ -321,6 +335,26 @@ static void test_markdown(void **state)
     tdi_buf_release(&out);
 }
 
+/* The page in docs/ is what the table says now. */
+static void test_reference_page_is_fresh(void **state)
+{
+    (void)state;
+    struct tdi_buf wanted;
+    tdi_buf_init(&wanted, 1024 * 1024);
+    tdi_config_markdown(&wanted);
+    char *page = calloc(1, wanted.len + 2);
+    FILE *f = fopen(TEST_REFERENCE_PAGE, "rb");
+    assert_non_null(page);
+    assert_non_null(f);
+    size_t len = fread(page, 1, wanted.len + 1, f);
+    assert_int_equal(fclose(f), 0);
+    if (len != wanted.len || memcmp(page, wanted.data, len) != 0) {
+        fail_msg("%s is stale: make docs", TEST_REFERENCE_PAGE);
+    }
+    free(page);
+    tdi_buf_release(&wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_place_of_a_byte),
         cmocka_unit_test(test_print_order_and_sum),
+        cmocka_unit_test(test_print_order_in_a_line),
         cmocka_unit_test(test_print_color),
         cmocka_unit_test(test_print_cleans),
         cmocka_unit_test(test_print_long_line),
@@ -340,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_markdown),
+        cmocka_unit_test(test_reference_page_is_fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

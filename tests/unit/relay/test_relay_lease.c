@@ -19,14 +19,6 @@ static void add(struct rig *rig, int count)
     }
 }
 
-static void fail_renew(struct rig *rig, int from, int count)
-{
-    for (int i = 0; i < count; i++) {
-        relay_plan(&rig->p[0].store.faults, RELAY_STORE_RENEW, from + i, TD_ERR_UNAVAILABLE,
-                   TD_CLASS_RETRY, false);
-    }
-}
-
 static struct relay_name *lease(struct rig *rig)
 {
     return relay_db_name(&rig->db, RIG_RELAY);
@@ -37,11 +29,6 @@ static bool is_standby(const struct rig *rig)
     return rig_state(rig) == TDI_RELAY_STANDBY;
 }
 
-static bool is_ok(const struct rig *rig)
-{
-    return rig_state(rig) == TDI_RELAY_OK;
-}
-
 static bool one_in_flight(const struct rig *rig)
 {
     return relay_broker_in_flight(&rig->p[0].broker) > 0;
@@ -50,6 +37,13 @@ static bool one_in_flight(const struct rig *rig)
 static bool is_fenced(const struct rig *rig)
 {
     return is_standby(rig) && rig->p[0].broker.open == 0;
+}
+
+static bool no_renewal(void *ctx, int call, struct relay_plan *ret)
+{
+    (void)ctx;
+    *ret = (struct relay_plan){call, 0, TD_ERR_UNAVAILABLE, TD_CLASS_RETRY, false};
+    return call == RELAY_STORE_RENEW;
 }
 
 static void who_does_not_own_it_stands_by(void **state)
@@ -106,7 +100,7 @@ static void whose_lease_has_passed_submits_and_settles_nothing(void **state)
     rig->world.held = true;
     rig_start(rig, 0);
     rig_until(rig, one_in_flight);
-    fail_renew(rig, 1, RELAY_PLANS_MAX);
+    rig->p[0].store.faults.choose = no_renewal;
     td_time_us until = rig->time.mono + TDI_RELAY_LEASE_TTL_US + TD_SECOND_US;
     while (rig->time.mono < until) {
         rig_run_for(rig, TD_MILLISECOND_US);
@@ -117,48 +111,68 @@ static void whose_lease_has_passed_submits_and_settles_nothing(void **state)
     rig_run_for(rig, TD_SECOND_US);
     assert_int_equal(rig->p[0].broker.submitted, 1);
     assert_int_equal(rig->db.settlements, 0);
-    memset(&rig->p[0].store.faults, 0, sizeof(rig->p[0].store.faults));
+    rig->p[0].store.faults.choose = NULL;
     rig_until(rig, rig_settled); /* nobody took over: renewed, and what is in hand counts */
     assert_int_equal(rig->p[0].broker.submitted, 2);
     assert_int_equal(lease(rig)->fence, 1);
     rig_free(rig);
 }
 
+/* Two rows of a key, the first in flight: answered at `end`, the second must not go any more. */
+static void assert_it_is_over_at(struct rig *rig, td_time_us end)
+{
+    rig->p[0].store.faults.choose = no_renewal;
+    while (rig->time.mono <= end) {
+        rig_run_for(rig, TD_MILLISECOND_US);
+    }
+    assert_true(rig->time.mono < end + 3 * TD_SECOND_US);
+    assert_int_equal(rig->p[0].broker.submitted, 1);
+    rig->world.held = false;
+    for (int i = 0; i < 20; i++) {
+        rig_step(rig, 0);
+    }
+    assert_int_equal(rig->p[0].broker.submitted, 1);
+    rig->p[0].store.faults.choose = NULL;
+    memset(rig->p[0].store.slow_us, 0, sizeof(rig->p[0].store.slow_us));
+    rig_until(rig, rig_settled);
+    assert_int_equal(rig->p[0].broker.submitted, 2);
+}
+
 static void the_lease_counts_from_before_it_was_asked_for(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new(true);
-    rig->p[0].store.slow_us[RELAY_STORE_TAKE] = 12 * TD_SECOND_US;
-    fail_renew(rig, 1, RELAY_PLANS_MAX);
+    struct rig *rig = rig_new(false);
+    rig->world.held = true;
+    rig->options.lease_ttl_us = 60 * TD_SECOND_US;
+    rig->options.confirm_timeout_us = 1000 * TD_SECOND_US;
+    rig->p[0].store.slow_us[RELAY_STORE_TAKE] = 15 * TD_SECOND_US;
+    add(rig, 2);
     rig_start(rig, 0);
     td_time_us asked = rig->time.mono;
-    while (rig->time.mono < asked + TDI_RELAY_LEASE_TTL_US) {
-        rig_run_for(rig, TD_MILLISECOND_US);
-    }
-    add(rig, 1);
-    int reads = rig->p[0].store.calls[RELAY_STORE_READ];
-    rig_run_for(rig, 2 * TD_SECOND_US); /* by the store's count it would still hold */
-    assert_int_equal(rig->p[0].store.calls[RELAY_STORE_READ], reads);
-    assert_int_equal(rig->p[0].broker.submitted, 0);
+    rig->p[0].store.faults.choose = no_renewal;
+    rig_until(rig, one_in_flight);
+    assert_it_is_over_at(rig, asked + 60 * TD_SECOND_US);
     rig_free(rig);
 }
 
 static void a_slow_renewal_counts_from_before_too(void **state)
 {
     (void)state;
-    struct rig *rig = rig_new(true);
+    struct rig *rig = rig_new(false);
+    rig->world.held = true;
+    rig->options.lease_ttl_us = 60 * TD_SECOND_US;
+    rig->options.confirm_timeout_us = 1000 * TD_SECOND_US;
+    add(rig, 2);
     rig_start(rig, 0);
-    rig_until(rig, is_ok);
-    rig->p[0].store.slow_us[RELAY_STORE_RENEW] = TDI_RELAY_LEASE_TTL_US + TD_SECOND_US;
+    rig_until(rig, one_in_flight);
+    rig->p[0].store.slow_us[RELAY_STORE_RENEW] = 15 * TD_SECOND_US;
     int renewals = rig->p[0].store.calls[RELAY_STORE_RENEW];
+    td_time_us asked = rig->time.mono;
     while (rig->p[0].store.calls[RELAY_STORE_RENEW] == renewals) {
-        rig_run_for(rig, TD_MILLISECOND_US);
+        asked = rig->time.mono;
+        rig_run_for(rig, 1);
     }
-    add(rig, 1);
-    rig_run_for(rig, TD_MILLISECOND_US);
-    assert_int_equal(rig->p[0].broker.submitted, 0);
-    rig->p[0].store.slow_us[RELAY_STORE_RENEW] = 0;
-    rig_until(rig, rig_settled);
+    assert_it_is_over_at(rig, asked + 60 * TD_SECOND_US);
     rig_free(rig);
 }
 
