@@ -359,13 +359,13 @@ static enum tdi_step idle(struct tdi_consumer *c, td_time_us now, td_time_us *re
     until = until > now ? until : now;
 
     size_t most = may_fetch(c, now);
+    c->parked_turn = c->parked_turn || most == 0;
     if (c->running > 0 && (most == 0 || !c->fetch_turn)) {
         until = most > 0 ? earlier(until, now + TDI_POLL_BUSY_US) : until;
         c->fetch_turn = true;
         return tdi_outside_poll(c, until) > 0 ? TDI_STEP_AGAIN : wait_until(until, ret_wake);
     }
     if (most == 0) {
-        c->parked_turn = true;
         return wait_until(until, ret_wake);
     }
     c->fetch_turn = false;

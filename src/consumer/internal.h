@@ -112,6 +112,7 @@ struct tdi_work {
     td_time_us row_until;             /* mono: the row's lease */
     /* the run */
     td_time_us not_before;            /* mono: outside, after an uncharged result */
+    bool ran;                         /* the decision is that of a run */
     struct td_str fault;              /* not empty: settle as failed, do not run; why */
     char fault_sqlstate[6];
     struct td_settle settle;          /* the decision, and what the store answered */

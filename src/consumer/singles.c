@@ -57,6 +57,7 @@ static void pick(struct tdi_consumer *c)
         finish(c);
         return;
     }
+    w->ran = false;
     tx->slice[0] = w;
     tx->slice_count = 1;
     tx->cursor = w->next;
@@ -98,6 +99,7 @@ static void after_verdict(struct tdi_consumer *c, struct tdi_work *w, const stru
     bool uncharged = tdi_breaker_result(&c->breaker, v->broken, tdi_now(c), c->o.random) ||
                      (v->kind == TD_VERDICT_RETRY && v->uncharged);
     w->plan = TDI_PLAN_NONE;
+    w->ran = true;
     tdi_decide_verdict(c, w, v, uncharged);
     switch (v->kind) {
     case TD_VERDICT_OK:
@@ -162,16 +164,17 @@ static void after_undo(struct tdi_consumer *c, const struct tdi_work *w)
     }
 }
 
-/* Whose fault is it? First each gets a transaction of its own, then the one is settled as failed. */
+/* Whose fault is it? First each gets a transaction of its own, then the one that ran is settled as
+ * failed. What did not run is not at fault: a follower that became retry would pass its head. */
 static void refused(struct tdi_consumer *c, struct tdi_work *w, size_t covered)
 {
     if (covered > 1) {
         c->tx.alone = true;
-    } else if (w != NULL && w->fault.data == NULL) {
+    } else if (w != NULL && w->ran && w->fault.data == NULL) {
         tdi_work_fault(w, &c->tx_error);
     } else {
         tdi_tx_end(c);
-        c->tx_error.class_ = TD_CLASS_RETRY; /* not even the failure can be written: wait */
+        c->tx_error.class_ = TD_CLASS_RETRY; /* nobody's fault: wait */
         tdi_store_failed(c, &c->tx_error);
     }
 }
