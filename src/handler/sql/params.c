@@ -52,7 +52,7 @@ enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_so
         ret->origin = TDD_SQL_ATTEMPT;
         return TD_OK;
     }
-    if (from.len > 1 && from.data[0] == '$') {
+    if (from.len > 1 && tdi_str_starts(from, "$")) {
         ret->origin = TDD_SQL_ATTRIBUTE;
         ret->name = (struct td_str){from.data + 1, from.len - 1};
         if (known_attribute(ret->name)) {
@@ -75,9 +75,9 @@ static enum td_err refuse(const struct tdd_sql_source *source, const char *what,
                           struct tdi_arena *a, struct td_verdict *ret, struct td_error *err)
 {
     struct td_verdict v = {.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
-    v.reason = tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->text.len,
-                                source->text.data, what, (int)source->param.len,
-                                source->param.data);
+    v.reason =
+        tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->text.len, source->text.data,
+                         what, (int)source->param.len, source->param.data);
     if (v.reason.data == NULL) {
         return out_of_memory(err);
     }
