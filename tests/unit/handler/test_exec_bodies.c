@@ -238,10 +238,10 @@ static void more_than_fits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_as_it_was),  cmocka_unit_test(all_else_in_base64),
-        cmocka_unit_test(json_types),      cmocka_unit_test(tombstone),
-        cmocka_unit_test(one_mebibyte),    cmocka_unit_test(both_write_much),
-        cmocka_unit_test(largest_body),    cmocka_unit_test(largest_bytes),
+        cmocka_unit_test(json_as_it_was), cmocka_unit_test(all_else_in_base64),
+        cmocka_unit_test(json_types),     cmocka_unit_test(tombstone),
+        cmocka_unit_test(one_mebibyte),   cmocka_unit_test(both_write_much),
+        cmocka_unit_test(largest_body),   cmocka_unit_test(largest_bytes),
         cmocka_unit_test(more_than_fits),
     };
     return cmocka_run_group_tests_name("exec_bodies", tests, NULL, NULL);
