@@ -101,6 +101,9 @@ void cli_say(const struct cli *cli, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /* Load the configuration; mistakes are printed. CLI_DONE, or the exit code. */
 int cli_config(struct cli *cli, const struct tdi_config **ret);
+/* The same, and what else is to be said about the file: findings and notes. */
+int cli_config_diagnosed(struct cli *cli, const struct tdi_config **ret,
+                         struct tdi_diagnostics *ret_diagnostics);
 
 /* Text of a message on its way to a terminal or a pipe: control characters and bytes that are not
  * UTF-8 become \xNN. */
