@@ -132,8 +132,7 @@ static enum td_err take_in_tx(struct tdd_sqlite *s, struct td_str name, td_time_
     struct tdd_held *held = held_find(s, row->slot);
     bool ours = held != NULL && held->fence == row->fence && row->owned;
     if (held != NULL && !ours) {
-        /* Lost meanwhile: whoever has it now shall get the lock. */
-        tdd_owner_unlock(s, row->slot);
+        /* Lost meanwhile; if it stays lost, the lock is given back below. */
         *held = (struct tdd_held){.slot = 0};
     }
     if (!ours) {

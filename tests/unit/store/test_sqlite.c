@@ -432,7 +432,7 @@ static void test_checkpoint_beside_a_long_reader(void **state)
         SQLITE_OK);
     fill(p, 60);
     struct tdd_sqlite *s = tdd_session(p->s);
-    assert_true(s->checkpoint_at > TDI_DB_WAL_CHECKPOINT_PAGES);
+    assert_true(s->checkpoint_at > tdi_db_wal_pages(&s->db));
     assert_int_equal(sqlite3_close(reader), SQLITE_OK);
     fill(p, 60);
     assert_true(wal_bytes(p) < 80 * 1024 * 1024);
