@@ -11,6 +11,7 @@ def connect(path):
     """autocommit: transactions are opened and closed by hand."""
     db = sqlite3.connect(path, timeout=10, isolation_level=None)
     db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA wal_autocheckpoint = 0")  # tidings run does it, see tidings check
     return db
 
 

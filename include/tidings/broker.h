@@ -72,6 +72,7 @@ struct td_broker_info {
     size_t body_bytes_max;
     size_t header_bytes_max;
     int64_t owner_pid;       /* embedded: who owns it now; 0: nobody or not known */
+    td_time_us owner_since;  /* and since when; TD_TIME_NONE: not known */
 };
 
 /* ---- topology --------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@
  *   - "tx" slots run inside the open transaction of the session. All other slots that write make
  *     one short transaction of their own and must not be called while one is open.
  *   - Times that are compared (leases, due times) are the store's, see now().
- *   - Names: consumer = "SERVICE.NAME" (or "relay:NAME"), relay = "OUTBOX.BROKER".
+ *   - Names: consumer = "SERVICE.NAME" (or "relay:NAME"), relay = "OUTBOX.BROKER". The lease whose
+ *     fence relay_settle() compares has the relay's name.
  *
  * Must not know: brokers, handlers, configuration files.
  */
@@ -253,12 +254,15 @@ struct td_parked_due {
     bool release_on_dead;         /* on_dead: release, for rows that are settled dead here */
 };
 
-/* What due rows were found; rows past their limit have been settled dead and are in `dead`. */
+/* What due rows were found; rows past their limit have been settled dead and are in `dead`, rows
+ * that a worker settled in a transaction of its own have been finished and are in `done`. */
 struct td_parked_batch {
     struct td_parked_row *rows;   /* leased; attempts counted and committed */
     size_t count;
     struct td_parked_row *dead;   /* exhausted or poison; key_blocked as in td_settle */
     size_t dead_count;
+    struct td_parked_row *done;   /* outcome as the inbox row had it; key_blocked likewise */
+    size_t done_count;
     td_time_us next_due_us;       /* store's time of the next row not returned; TD_TIME_NONE */
 };
 
@@ -469,8 +473,8 @@ struct td_store_driver {
                                  struct td_error *err);
 
     /* -- operator ---- */
-    /* At most max rows in order of (consumer, shard, arrival) after the cursor; *cursor is moved.
-     * The cursor starts as zeroes and ends when fewer than max come back. */
+    /* At most max rows in order of arrival after the cursor; *cursor is moved. It starts at 0; the
+     * scan ends when fewer than max come back. */
     enum td_err (*parked_scan)(struct td_store *s, const struct td_parked_filter *filter,
                                int64_t *cursor, size_t max, struct tdi_arena *a,
                                struct td_parked_row **ret_rows, size_t *ret_count,

@@ -75,7 +75,7 @@ static void set_things(struct tdi_config *c, enum tdi_param_owner owner, void *t
         break;
     case TDI_OWNER_CONFIG:
     case TDI_OWNER_STEP:
-        TDI_ASSERT(!"not a named thing");
+        TDI_ASSERT(owner == TDI_OWNER_STORE); /* only named things are kept in arrays */
     }
 }
 
@@ -86,13 +86,15 @@ static void check_names(struct tdi_loader *l, const struct tdi_config_node *map)
     char other[64];
     for (const struct tdi_config_node *n = map->first; n != NULL; n = n->next) {
         if (!tdi_config_name_valid(n->key)) {
-            tdi_config_mistake_key(l, n, "'%s' in %s is not a name: 1 to 63 letters, digits, - and"
+            tdi_config_mistake_key(l, n,
+                                   "'%s' in %s is not a name: 1 to 63 letters, digits, - and"
                                    " single _, beginning with a letter or digit",
                                    tdi_shown(n->key, shown), tdi_param_key(map->def));
         }
         for (const struct tdi_config_node *m = map->first; m != n; m = m->next) {
             if (tdi_config_same_name(m->key, n->key)) {
-                tdi_config_mistake_key(l, n, "'%s' and '%s' in %s differ only by case or - and _;"
+                tdi_config_mistake_key(l, n,
+                                       "'%s' and '%s' in %s differ only by case or - and _;"
                                        " databases and the environment cannot tell them apart",
                                        tdi_shown(m->key, other), tdi_shown(n->key, shown),
                                        tdi_param_key(map->def));
@@ -181,8 +183,7 @@ static void unknown_key(struct tdi_loader *l, const struct tdi_config_node *node
 /* A plain empty scalar where a map is wanted is an empty map: `log:` and nothing below. */
 static bool has_kind(struct tdi_loader *l, struct tdi_config_node *node)
 {
-    enum tdi_node_kind wanted =
-        node->def->type == TDI_PARAM_ITEMS ? TDI_NODE_LIST : TDI_NODE_MAP;
+    enum tdi_node_kind wanted = node->def->type == TDI_PARAM_ITEMS ? TDI_NODE_LIST : TDI_NODE_MAP;
     if (node->kind == TDI_NODE_SCALAR && node->plain && node->text.len == 0) {
         node->kind = wanted;
     }
@@ -209,11 +210,10 @@ static void check_required(struct tdi_loader *l, const struct tdi_config_node *n
             continue;
         }
         struct td_str place = tdi_tree_path(node, path);
-        tdi_config_mistake_key(l, node, "%s%s'%s' is missing%s%s%s%s", place.data,
-                               place.len > 0 ? ": " : "", key,
-                               def->example != NULL ? "; such as " : "",
-                               def->example != NULL ? key : "", def->example != NULL ? ": " : "",
-                               def->example != NULL ? def->example : "");
+        tdi_config_mistake_key(
+            l, node, "%s%s'%s' is missing%s%s%s%s", place.data, place.len > 0 ? ": " : "", key,
+            def->example != NULL ? "; such as " : "", def->example != NULL ? key : "",
+            def->example != NULL ? ": " : "", def->example != NULL ? def->example : "");
     }
 }
 
@@ -270,11 +270,12 @@ static void finish_consumer(struct tdi_loader *l, struct tdi_config_consumer *c,
                             const struct tdi_config_node *node)
 {
     struct td_str service = l->config->service;
-    c->full_name = tdi_arena_printf(l->arena, "%.*s.%.*s", (int)service.len,
-                                    service.data != NULL ? service.data : "", (int)c->name.len,
-                                    c->name.data);
+    c->full_name =
+        tdi_arena_printf(l->arena, "%.*s.%.*s", (int)service.len,
+                         service.data != NULL ? service.data : "", (int)c->name.len, c->name.data);
     l->exhausted |= c->full_name.data == NULL;
-    c->handler = tdi_tree_find(node, "handler.exec") != NULL ? TD_STR_LIT("exec") : TD_STR_LIT("sql");
+    c->handler =
+        tdi_tree_find(node, "handler.exec") != NULL ? TD_STR_LIT("exec") : TD_STR_LIT("sql");
     if (c->directory.data == NULL) {
         c->directory = l->config->folder;
     }

@@ -10,6 +10,7 @@
 #include "core/route.h"
 
 #define NAMES_BYTES_MAX 128
+#define TOPIC_TYPES_MAX 2048 /* in all topics: each is compared with each */
 
 /* ---- references that were left out ------------------------------------------------------ */
 
@@ -52,6 +53,37 @@ static const void *only_one(struct tdi_loader *l, const struct tdi_config_node *
 
 /* ---- topics ----------------------------------------------------------------------------- */
 
+static bool is_wildcard(char c)
+{
+    return c == '*' || c == '#';
+}
+
+/* Do they differ before the first wildcard, or behind the last? Most pairs do, and need no more. */
+static bool differ_plainly(struct td_str a, struct td_str b)
+{
+    for (size_t i = 0; i < a.len && i < b.len; i++) {
+        char ac = a.data[i];
+        char bc = b.data[i];
+        if (is_wildcard(ac) || is_wildcard(bc)) {
+            break;
+        }
+        if (ac != bc) {
+            return true;
+        }
+    }
+    for (size_t i = 1; i <= a.len && i <= b.len; i++) {
+        char ac = a.data[a.len - i];
+        char bc = b.data[b.len - i];
+        if (is_wildcard(ac) || is_wildcard(bc)) {
+            break;
+        }
+        if (ac != bc) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void check_overlap(struct tdi_loader *l, const struct tdi_config_topic *a,
                           const struct tdi_config_topic *b, const struct tdi_config_node *b_node)
 {
@@ -60,10 +92,12 @@ static void check_overlap(struct tdi_loader *l, const struct tdi_config_topic *a
     for (size_t i = 0; i < a->types_count * b->types_count; i++) {
         struct td_str ap = a->types[i / b->types_count];
         struct td_str bp = b->types[i % b->types_count];
-        if (tdi_patterns_overlap(ap, bp)) {
-            tdi_config_mistake(l, types, "topics %s and %s: an event can match both %s and %s, and"
-                               " must belong to one topic", a->name.data, b->name.data,
-                               tdi_shown(ap, shown[0]), tdi_shown(bp, shown[1]));
+        if (!differ_plainly(ap, bp) && tdi_patterns_overlap(ap, bp)) {
+            tdi_config_mistake(l, types,
+                               "topics %s and %s: an event can match both %s and %s, and"
+                               " must belong to one topic",
+                               a->name.data, b->name.data, tdi_shown(ap, shown[0]),
+                               tdi_shown(bp, shown[1]));
             return;
         }
     }
@@ -81,20 +115,34 @@ static void note_ignored(struct tdi_loader *l, const struct tdi_config_topic *t,
         const struct tdi_config_node *n = tdi_tree_child(node, ignored[i]);
         if (n != NULL) {
             tdi_diagnostics_add(l->diagnostics, TDI_SEVERITY_NOTE, n->key_pos,
-                                "topics.%s: %s has no meaning on the embedded broker",
-                                t->name.data, ignored[i]);
+                                "topics.%s: %s has no meaning on the embedded broker", t->name.data,
+                                ignored[i]);
         }
     }
 }
 
+static bool too_many_types(struct tdi_loader *l, const struct tdi_config_node *map)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < l->config->topics_count; i++) {
+        count += l->config->topics[i].types_count;
+    }
+    if (count > TOPIC_TYPES_MAX) {
+        tdi_config_mistake_key(l, map, "%zu types in all topics; %d at most", count,
+                               TOPIC_TYPES_MAX);
+    }
+    return count > TOPIC_TYPES_MAX;
+}
+
 static void check_topics(struct tdi_loader *l, const struct tdi_config_node *map)
 {
+    bool compare = !too_many_types(l, map);
     for (const struct tdi_config_node *n = map->first; n != NULL; n = n->next) {
         struct tdi_config_topic *t = n->target;
         if (t->broker == NULL && n->kind == TDI_NODE_MAP) {
             t->broker = only_one(l, n, "broker", "brokers");
         }
-        for (const struct tdi_config_node *m = map->first; m != n; m = m->next) {
+        for (const struct tdi_config_node *m = map->first; compare && m != n; m = m->next) {
             check_overlap(l, m->target, t, n);
         }
         note_ignored(l, t, n);
@@ -103,8 +151,7 @@ static void check_topics(struct tdi_loader *l, const struct tdi_config_node *map
 
 /* ---- stores, brokers, outboxes ---------------------------------------------------------- */
 
-static void check_locations(struct tdi_loader *l, const struct tdi_config_node *map,
-                            size_t offset)
+static void check_locations(struct tdi_loader *l, const struct tdi_config_node *map, size_t offset)
 {
     for (const struct tdi_config_node *n = map->first; n != NULL; n = n->next) {
         const struct td_str *here = (const void *)((const char *)n->target + offset);

@@ -38,11 +38,15 @@ static void check_handler(const struct subject *s)
         return; /* told as missing */
     }
     if (sql != NULL && exec != NULL) {
-        tdi_config_mistake_key(s->l, handler, "consumers.%s: two handlers, sql and exec; a consumer"
-                               " has one", s->name);
+        tdi_config_mistake_key(s->l, handler,
+                               "consumers.%s: two handlers, sql and exec; a consumer"
+                               " has one",
+                               s->name);
     } else if (handler->kind == TDI_NODE_MAP && handler->children == 0) {
-        tdi_config_mistake_key(s->l, handler, "consumers.%s: the handler is empty; it is one of sql,"
-                               " exec", s->name);
+        tdi_config_mistake_key(s->l, handler,
+                               "consumers.%s: the handler is empty; it is one of sql,"
+                               " exec",
+                               s->name);
     } else if (sql != NULL && sql->kind == TDI_NODE_LIST && sql->children == 0) {
         tdi_config_mistake_key(s->l, sql, "consumers.%s: sql has no statement", s->name);
     } else if (sql != NULL && sql->children > TDI_LIST_MAX) {
@@ -52,15 +56,18 @@ static void check_handler(const struct subject *s)
     for (size_t i = 0; exec != NULL && sql == NULL && i < 2; i++) {
         const struct tdi_config_node *n = at(s, sql_only[i]);
         if (n != NULL) {
-            tdi_config_mistake_key(s->l, n, "consumers.%s: %s is for sql; a worker gets the whole"
-                                   " event", s->name, sql_only[i]);
+            tdi_config_mistake_key(s->l, n,
+                                   "consumers.%s: %s is for sql; a worker gets the whole"
+                                   " event",
+                                   s->name, sql_only[i]);
         }
     }
     if (exec != NULL && s->c->workers > s->c->prefetch) {
         const struct tdi_config_node *n = at(s, "handler.exec.workers");
-        tdi_config_mistake_key(s->l, n != NULL ? n : exec, "consumers.%s: %d workers, but only %d"
-                               " messages in hand (prefetch); the rest would idle", s->name,
-                               s->c->workers, s->c->prefetch);
+        tdi_config_mistake_key(s->l, n != NULL ? n : exec,
+                               "consumers.%s: %d workers, but only %d"
+                               " messages in hand (prefetch); the rest would idle",
+                               s->name, s->c->workers, s->c->prefetch);
     }
 }
 
@@ -122,8 +129,10 @@ static void undeclared(const struct subject *s, const struct tdi_config_node *pa
          n = n->next) {
         tdi_guess_offer(&guess, n->key);
     }
-    tdi_config_mistake(s->l, run, "consumers.%s: the statement needs :%s, which params does not"
-                       " have%s", s->name, tdi_shown(name, shown), tdi_guess_text(&guess, meant));
+    tdi_config_mistake(s->l, run,
+                       "consumers.%s: the statement needs :%s, which params does not"
+                       " have%s",
+                       s->name, tdi_shown(name, shown), tdi_guess_text(&guess, meant));
 }
 
 /* Marks in `used` which parameters a statement names. false: too many to tell. */
@@ -190,8 +199,10 @@ static void check_retry(const struct subject *s)
     for (size_t i = 0; delays != NULL && i < 2; i++) {
         const struct tdi_config_node *n = at(s, exponential[i]);
         if (n != NULL) {
-            tdi_config_mistake_key(s->l, n, "consumers.%s: %s beside retry.delays; write one or the"
-                                   " other", s->name, exponential[i]);
+            tdi_config_mistake_key(s->l, n,
+                                   "consumers.%s: %s beside retry.delays; write one or the"
+                                   " other",
+                                   s->name, exponential[i]);
         }
     }
     if (max == NULL || max->failed) {
@@ -202,7 +213,8 @@ static void check_retry(const struct subject *s)
         long_tier = long_tier || p->delays[i] > p->max_delay_us;
     }
     if (long_tier || (p->delays_count == 0 && p->initial_us > p->max_delay_us)) {
-        tdi_config_mistake_key(s->l, max, "consumers.%s: retry.max_delay is shorter than %s", s->name,
+        tdi_config_mistake_key(s->l, max, "consumers.%s: retry.max_delay is shorter than %s",
+                               s->name,
                                long_tier ? "a waiting time of retry.delays" : "retry.initial");
     }
 }
@@ -211,14 +223,17 @@ static void check_order(const struct subject *s)
 {
     const struct tdi_config_node *on_dead = at(s, "on_dead");
     if (on_dead != NULL && s->c->order != TDI_ORDER_BLOCK) {
-        tdi_config_mistake_key(s->l, on_dead, "consumers.%s: on_dead is for order: block; with order:"
-                               " %s nothing waits behind a dead message", s->name,
-                               s->c->order == TDI_ORDER_SKIP ? "skip" : "none");
+        tdi_config_mistake_key(s->l, on_dead,
+                               "consumers.%s: on_dead is for order: block; with order:"
+                               " %s nothing waits behind a dead message",
+                               s->name, s->c->order == TDI_ORDER_SKIP ? "skip" : "none");
     }
     const struct tdi_config_node *batch = at(s, "batch");
     if (batch != NULL && s->c->batch > s->c->prefetch) {
-        tdi_config_mistake_key(s->l, batch, "consumers.%s: batch is %d, but only %d messages are in"
-                               " hand (prefetch)", s->name, s->c->batch, s->c->prefetch);
+        tdi_config_mistake_key(s->l, batch,
+                               "consumers.%s: batch is %d, but only %d messages are in"
+                               " hand (prefetch)",
+                               s->name, s->c->batch, s->c->prefetch);
     }
 }
 
@@ -268,6 +283,7 @@ static void check_window(const struct subject *s)
         .outbox_keep_us = outbox != NULL ? outbox->keep_us : 0,
     };
     struct tdi_inbox_window w = tdi_inbox_window(&in);
+    const char *outbox_name = outbox != NULL ? outbox->name.data : "";
     const struct tdi_config_node *keep = at(s, "inbox.keep");
     struct tdi_source_pos pos = keep != NULL ? keep->key_pos : s->node->key_pos;
     char times[5][48];
@@ -283,9 +299,11 @@ static void check_window(const struct subject *s)
         tdi_diagnostics_add(
             s->l->diagnostics, TDI_SEVERITY_FINDING, pos,
             "consumers.%s: inbox.keep is %s, but a message can come again for %s\n"
-            "(topic retention %s + retries %s + as much for a replay) and would go dead as stale;\n"
-            "set inbox.keep to %s or more", s->name, times[0], times[1],
-            in.retention_us > 0 ? times[4] : "not said", times[2], times[3]);
+            "(%s%s%sretries %s + as much for a replay) and would go dead as stale;\n"
+            "set inbox.keep to %s or more",
+            s->name, times[0], times[1], in.retention_us > 0 ? "topic retention " : "",
+            in.retention_us > 0 ? times[4] : "", in.retention_us > 0 ? " + " : "", times[2],
+            times[3]);
         break;
     case TDI_WINDOW_TWICE:
         (void)tdi_duration_format(in.outbox_keep_us, times[4]);
@@ -293,8 +311,8 @@ static void check_window(const struct subject *s)
             s->l->diagnostics, TDI_SEVERITY_MISTAKE, pos,
             "consumers.%s: inbox.keep is %s, but a message can come again for %s\n"
             "(outbox %s keeps it %s and may publish it anew + retries %s) and would take effect\n"
-            "twice; set inbox.keep to %s or more", s->name, times[0], times[1], outbox->name.data,
-            times[4], times[2], times[3]);
+            "twice; set inbox.keep to %s or more",
+            s->name, times[0], times[1], outbox_name, times[4], times[2], times[3]);
         break;
     }
 }

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "config/convert.h"
-#include "core/envelope.h"
+#include "core/sqlparams.h"
 
 /* A pointer and the count right behind it, as all our arrays are. */
 static void set_array(void *field, void *items, size_t count)
@@ -64,7 +64,7 @@ void tdi_leaf_texts(struct tdi_leaf *f, void *field)
         items[f->node->index] = f->node->text;
         good = (f->def->type != TDI_PARAM_PATTERNS || tdi_leaf_pattern_valid(f)) && good;
     }
-    if (good && list->first->text.len == 0) {
+    if (good && items[0].len == 0) {
         tdi_config_mistake(f->l, list->first, "the name of the program is empty");
         return;
     }
@@ -109,24 +109,18 @@ static bool is_identifier(struct td_str name)
 static bool source_valid(struct tdi_leaf *f)
 {
     struct td_str s = f->node->text;
+    struct td_str name;
+    if (tdi_param_origin(s, &name) != TDI_PARAM_WRONG) {
+        return true;
+    }
     if (tdi_str_starts(s, "/")) {
-        if (!tdi_json_pointer_valid(s)) {
-            tdi_leaf_wrong(f, "not a JSON pointer; ~ is written ~0 and / inside a key ~1");
-            return false;
-        }
-        return true;
+        tdi_leaf_wrong(f, "not a JSON pointer; ~ is written ~0 and / inside a key ~1");
+        return false;
     }
-    struct td_str name = {.data = s.data + 1, .len = s.len > 0 ? s.len - 1 : 0};
-    struct td_message nothing = {0};
-    struct td_value value;
-    bool header = tdi_str_starts(s, "$header.") && s.len > strlen("$header.");
-    if (header || (tdi_str_starts(s, "$") &&
-                   tdi_message_attribute(&nothing, name, f->l->arena, &value))) {
-        return true;
-    }
-    tdi_leaf_wrong(f, tdi_str_starts(s, "$")
-                 ? "there is no such attribute; such as $id, $type, $key, $time, or $header.NAME"
-                 : "it must be a /pointer into the body, an $attribute or $header.NAME");
+    tdi_leaf_wrong(
+        f, tdi_str_starts(s, "$")
+               ? "there is no such attribute; such as $id, $type, $key, $time, or $header.NAME"
+               : "it must be a /pointer into the body, an $attribute or $header.NAME");
     return false;
 }
 
@@ -144,8 +138,10 @@ void tdi_leaf_sources(struct tdi_leaf *f, void *field)
     bool good = true;
     for (f->node = map->first; f->node != NULL; f->node = f->node->next) {
         if (!is_identifier(f->node->key)) {
-            tdi_config_mistake_key(f->l, f->node, "'%s' cannot be a parameter: letters, digits and"
-                                   " _ only, not beginning with a digit", tdi_leaf_key(f));
+            tdi_config_mistake_key(f->l, f->node,
+                                   "'%s' cannot be a parameter: letters, digits and"
+                                   " _ only, not beginning with a digit",
+                                   tdi_leaf_key(f));
             good = false;
         }
         good = source_valid(f) && good;
@@ -179,4 +175,3 @@ void tdi_leaf_classify(struct tdi_leaf *f, void *field)
         set_array(field, items, map->children);
     }
 }
-

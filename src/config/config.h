@@ -22,7 +22,7 @@ struct tdi_arena;
 struct tdi_buf;
 struct tdi_config_node; /* the file as a tree with positions; tree.h */
 
-#define TDI_CONFIG_FILE_BYTES_MAX (1024 * 1024)
+#define TDI_CONFIG_FILE_BYTES_MAX ((size_t)1024 * 1024)
 #define TDI_CONFIG_DIAGNOSTICS_MAX 100
 
 /* ---- diagnostics ------------------------------------------------------------------------ */
@@ -38,7 +38,7 @@ struct tdi_source_pos {
     struct td_str variable; /* not absent: it came from this environment variable */
     uint32_t line;          /* 0: nowhere; the whole file is meant */
     uint32_t column;
-    uint32_t length;        /* of the underline */
+    uint32_t length; /* of the underline */
 };
 
 struct tdi_diagnostic {
@@ -54,7 +54,7 @@ struct tdi_diagnostics {
     struct tdi_diagnostic *items;
     size_t count;
     size_t cap;
-    size_t dropped; /* beyond TDI_CONFIG_DIAGNOSTICS_MAX or out of memory */
+    size_t dropped;  /* beyond TDI_CONFIG_DIAGNOSTICS_MAX or out of memory */
     size_t mistakes; /* dropped ones included */
     size_t findings;
 };
@@ -82,7 +82,7 @@ struct tdi_config_broker {
 
 enum tdi_config_unrouted {
     TDI_UNROUTED_DEAD,  /* a message that no queue takes is parked as `unroutable` */
-    TDI_UNROUTED_COUNT, /* it is counted and gone */
+    TDI_UNROUTED_COUNT, /* it is counted and gone; not in this version */
 };
 
 struct tdi_config_topic {
@@ -109,9 +109,9 @@ enum tdi_config_start {
 };
 
 struct tdi_config_breaker {
-    int32_t failures;      /* in a row */
-    int32_t share_percent; /* of the runs within the window */
-    td_time_us window_us;
+    int32_t failures;      /* opens at so many ... */
+    int32_t share_percent; /* ... that are this share of the runs ... */
+    td_time_us window_us;  /* ... within this time */
 };
 
 struct tdi_config_consumer {
@@ -206,8 +206,7 @@ struct tdi_config {
 TD_NODISCARD enum td_err tdi_config_load(const char *path, const char *const *env,
                                          struct tdi_arena *arena,
                                          const struct tdi_config **ret_config,
-                                         struct tdi_diagnostics *diagnostics,
-                                         struct td_error *err);
+                                         struct tdi_diagnostics *diagnostics, struct td_error *err);
 
 /* Where `consumers.crm.inbox.keep` was written: the key; or the nearest thing above it that was. */
 struct tdi_source_pos tdi_config_at(const struct tdi_config *c, const char *path);

@@ -23,11 +23,10 @@ const char *tdi_leaf_key(struct tdi_leaf *f)
     return tdi_shown(f->node->key, f->key_buf);
 }
 
-
 void tdi_leaf_wrong(struct tdi_leaf *f, const char *why)
 {
-    tdi_config_mistake(f->l, f->node, "'%s' is %s: %s", tdi_leaf_key(f), tdi_shown(f->node->text, f->shown),
-                       why);
+    tdi_config_mistake(f->l, f->node, "'%s' is %s: %s", tdi_leaf_key(f),
+                       tdi_shown(f->node->text, f->shown), why);
 }
 
 /* ---- numbers with and without a unit ---------------------------------------------------- */
@@ -141,8 +140,8 @@ static void convert_decimal(struct tdi_leaf *f, void *field)
     }
     double value = s.len < 32 ? strtod(s.data, NULL) : 0;
     char why[WORDS_BYTES_MAX];
-    if (digits == 0 || points > 1 || digits + points != s.len || value < strtod(f->def->min, NULL) ||
-        value > strtod(f->def->max, NULL)) {
+    if (digits == 0 || points > 1 || digits + points != s.len ||
+        value < strtod(f->def->min, NULL) || value > strtod(f->def->max, NULL)) {
         (void)snprintf(why, sizeof(why), "it must be a number from %s to %s", f->def->min,
                        f->def->max);
         tdi_leaf_wrong(f, why);
@@ -166,8 +165,8 @@ static void words_of(const struct tdi_param_def *def, char buf[WORDS_BYTES_MAX])
             continue;
         }
         if (last.data != NULL) {
-            len += (size_t)snprintf(buf + len, WORDS_BYTES_MAX - len, "%s%.*s",
-                                    len > 0 ? ", " : "", (int)last.len, last.data);
+            len += (size_t)snprintf(buf + len, WORDS_BYTES_MAX - len, "%s%.*s", len > 0 ? ", " : "",
+                                    (int)last.len, last.data);
         }
         last = word;
     }
@@ -270,8 +269,9 @@ static void convert_text(struct tdi_leaf *f, struct td_str *field)
     if (f->node->text.len == 0) {
         tdi_config_mistake(f->l, f->node, "'%s' is empty", tdi_leaf_key(f));
     } else if (f->def->type == TDI_PARAM_NAME && !tdi_config_name_valid(f->node->text)) {
-        tdi_leaf_wrong(f, "a name has 1 to 63 letters, digits, - and single _, and begins with a letter or"
-                 " digit");
+        tdi_leaf_wrong(
+            f, "a name has 1 to 63 letters, digits, - and single _, and begins with a letter or"
+               " digit");
     } else if (f->def->type == TDI_PARAM_PATH) {
         convert_path(f, field);
     } else if (f->def->type != TDI_PARAM_PATTERN || tdi_leaf_pattern_valid(f)) {
@@ -308,7 +308,8 @@ static void convert_reference(struct tdi_leaf *f, void *field)
         OFFER_ALL(&guess, c->topics, c->topics_count);
     }
     if (found == NULL) {
-        (void)snprintf(why, sizeof(why), "there is no such %s%s", what, tdi_guess_text(&guess, meant));
+        (void)snprintf(why, sizeof(why), "there is no such %s%s", what,
+                       tdi_guess_text(&guess, meant));
         tdi_leaf_wrong(f, why);
         return;
     }
@@ -326,9 +327,11 @@ static bool is_scalar(struct tdi_leaf *f)
                            tdi_param_type_name(f->def), n->kind == TDI_NODE_MAP ? "map" : "list");
         return false;
     }
-    bool null = tdi_str_is(n->text, "~") || (tdi_str_is(n->text, "null") && f->def->choices == NULL);
+    bool null =
+        tdi_str_is(n->text, "~") || (tdi_str_is(n->text, "null") && f->def->choices == NULL);
     if (n->plain && (n->text.len == 0 || null)) {
-        tdi_config_mistake(f->l, n, "'%s' has no value; write one, or leave the key out", tdi_leaf_key(f));
+        tdi_config_mistake(f->l, n, "'%s' has no value; write one, or leave the key out",
+                           tdi_leaf_key(f));
         return false;
     }
     return true;

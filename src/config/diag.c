@@ -22,6 +22,7 @@ void tdi_diagnostics_init(struct tdi_diagnostics *d, struct tdi_arena *a)
     *d = (struct tdi_diagnostics){.arena = a};
 }
 
+TD_PRINTF(4, 0)
 static void add(struct tdi_diagnostics *d, enum tdi_severity severity, struct tdi_source_pos pos,
                 const char *fmt, va_list args)
 {
@@ -34,7 +35,8 @@ static void add(struct tdi_diagnostics *d, enum tdi_severity severity, struct td
     }
     int len = vsnprintf(text, sizeof(text), fmt, args);
     struct tdi_diagnostic item = {.pos = pos, .severity = severity};
-    if (d->count == d->cap || len < 0 || !tdi_arena_str(d->arena, tdi_str(text), &item.text)) {
+    if (d->items == NULL || d->count == d->cap || len < 0 ||
+        !tdi_arena_str(d->arena, tdi_str(text), &item.text)) {
         d->dropped++;
         return;
     }
@@ -217,7 +219,7 @@ void tdi_guess_offer(struct tdi_guess *g, struct td_str word)
 {
     unsigned distance = tdi_str_distance(g->wrong, word);
     /* Half of the word must be right, else a short one is like everything. */
-    if (distance < g->distance && distance * 2 <= word.len) {
+    if (distance < g->distance && (size_t)distance * 2 <= word.len) {
         g->distance = distance;
         g->best = word;
     }

@@ -38,8 +38,10 @@ static bool substitute_one(struct tdi_loader *l, const struct tdi_config_node *n
     struct td_str name = {.data = inner.data, .len = len};
     struct td_str rest = {.data = inner.data + len, .len = inner.len - len};
     if (len == 0 || (rest.len > 0 && !tdi_str_starts(rest, ":-"))) {
-        tdi_config_mistake(l, node, "'${%s}' must be ${NAME} or ${NAME:-default}; write $${ for a"
-                           " plain ${", tdi_shown(inner, shown));
+        tdi_config_mistake(l, node,
+                           "'${%s}' must be ${NAME} or ${NAME:-default}; write $${ for a"
+                           " plain ${",
+                           tdi_shown(inner, shown));
         return false;
     }
     const char *value = tdi_env_get(l->env, name);
@@ -49,8 +51,10 @@ static bool substitute_one(struct tdi_loader *l, const struct tdi_config_node *n
     }
     if (value == NULL) {
         (void)tdi_shown(name, shown);
-        tdi_config_mistake(l, node, "the environment variable %s is not set; set it, or write"
-                           " ${%s:-default}", shown, shown);
+        tdi_config_mistake(l, node,
+                           "the environment variable %s is not set; set it, or write"
+                           " ${%s:-default}",
+                           shown, shown);
         return false;
     }
     tdi_buf_add_cstr(out, value);
@@ -100,8 +104,8 @@ static void substitute_node(struct tdi_loader *l, struct tdi_config_node *node)
     if (!node->failed) {
         struct td_str text = tdi_buf_str(&out);
         node->plain = false; /* an empty variable is an empty text */
-        l->exhausted |= !tdi_arena_str(l->arena, text.data != NULL ? text : TD_STR_LIT(""),
-                                       &node->text);
+        l->exhausted |=
+            !tdi_arena_str(l->arena, text.data != NULL ? text : TD_STR_LIT(""), &node->text);
     }
     tdi_buf_release(&out);
 }
@@ -206,7 +210,7 @@ static bool step(struct tdi_loader *l, struct cursor *c, struct td_str segment,
         c->node->kind = TDI_NODE_MAP;
     }
     if (!fixed || c->node->kind != TDI_NODE_MAP) {
-        c->node = c->below_leaf ? NULL : existing(c->node, segment);
+        c->node = existing(c->node, segment);
         c->below_leaf = leaf;
         c->def = leaf ? c->def : tdi_param_child(c->def, segment);
         return c->node != NULL && c->def != NULL;
@@ -234,8 +238,10 @@ static enum td_err set_value(struct tdi_loader *l, struct tdi_config_node *node,
         tdi_tree_replace(node, with);
         return TD_OK;
     }
-    *node = (struct tdi_config_node){.kind = TDI_NODE_SCALAR, .key = node->key,
-                                     .parent = node->parent, .next = node->next,
+    *node = (struct tdi_config_node){.kind = TDI_NODE_SCALAR,
+                                     .key = node->key,
+                                     .parent = node->parent,
+                                     .next = node->next,
                                      .index = node->index};
     node->pos.variable = variable;
     node->key_pos = node->pos;

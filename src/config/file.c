@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +29,14 @@ static enum td_err refuse(struct tdi_loader *l, struct td_error *err, struct tdi
 {
     tdi_diagnostics_add(l->diagnostics, TDI_SEVERITY_MISTAKE, pos, "%s", why);
     return td_error_set(err, TD_ERR_CONFIG, "the configuration cannot be read: %s", why);
+}
+
+static enum td_err refuse_errno(struct tdi_loader *l, struct td_error *err, int number)
+{
+    char buf[128];
+    char why[160];
+    (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror_r(number, buf, sizeof(buf)));
+    return refuse(l, err, (struct tdi_source_pos){0}, why);
 }
 
 /* ---- which file ------------------------------------------------------------------------- */
@@ -86,9 +95,7 @@ static enum td_err read_all(struct tdi_loader *l, int fd, struct tdi_buf *b, str
             return TD_OK;
         }
         if (n < 0 && errno != EINTR) {
-            struct td_str why = tdi_arena_printf(l->arena, "cannot be read: %s", strerror(errno));
-            return refuse(l, err, (struct tdi_source_pos){0},
-                          why.data != NULL ? why.data : "cannot be read");
+            return refuse_errno(l, err, errno);
         }
         if (n > 0) {
             tdi_buf_add(b, chunk, (size_t)n);
@@ -102,6 +109,15 @@ static enum td_err read_all(struct tdi_loader *l, int fd, struct tdi_buf *b, str
     }
 }
 
+/* What YAML would allow, or refuse in an unclear way, at the beginning of a line. NULL: nothing. */
+static const char *line_mistake(struct td_str line)
+{
+    if (line.data[0] == '\t' && strspn(line.data, " \t\r\n") < line.len) {
+        return "a tab; YAML is indented with spaces";
+    }
+    return line.data[0] == '%' ? "a YAML directive (%); the file needs none" : NULL;
+}
+
 static enum td_err check_text(struct tdi_loader *l, struct td_error *err)
 {
     struct td_str source = l->diagnostics->source;
@@ -110,23 +126,22 @@ static enum td_err check_text(struct tdi_loader *l, struct td_error *err)
         return refuse(l, err, tdi_source_at(source, (size_t)(nul - source.data)),
                       "a NUL byte; this must be UTF-8 text");
     }
-    size_t at = 0;
-    for (uint32_t line = 1; at < source.len; line++) {
+    for (size_t at = 0; at < source.len;) {
         const char *end = memchr(source.data + at, '\n', source.len - at);
         size_t next = end != NULL ? (size_t)(end - source.data) + 1 : source.len;
-        struct td_str text = {.data = source.data + at, .len = next - at};
-        if (!tdi_utf8_valid(text)) {
-            struct tdi_source_pos pos = tdi_source_at(source, at);
-            return refuse(l, err, pos, "this line is not UTF-8");
+        struct td_str line = {.data = source.data + at, .len = next - at};
+        if (!tdi_utf8_valid(line)) {
+            return refuse(l, err, tdi_source_at(source, at), "this line is not UTF-8");
         }
-        if (text.data[0] == '\t' && strspn(text.data, " \t\r\n") < text.len) {
+        const char *why = line_mistake(line);
+        if (why != NULL && l->diagnostics->count < TDI_CONFIG_DIAGNOSTICS_MAX) {
             tdi_diagnostics_add(l->diagnostics, TDI_SEVERITY_MISTAKE, tdi_source_at(source, at),
-                                "a tab; YAML is indented with spaces");
+                                "%s", why);
         }
         at = next;
     }
     return l->diagnostics->mistakes > 0
-               ? td_error_set(err, TD_ERR_CONFIG, "the configuration is indented with tabs")
+               ? td_error_set(err, TD_ERR_CONFIG, "the configuration is no plain YAML")
                : TD_OK;
 }
 
@@ -139,9 +154,7 @@ enum td_err tdi_config_read(struct tdi_loader *l, const char *path, struct td_er
     }
     int fd = open(d->file.data, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        struct td_str why = tdi_arena_printf(l->arena, "cannot be read: %s", strerror(errno));
-        return refuse(l, err, (struct tdi_source_pos){0},
-                      why.data != NULL ? why.data : "cannot be read");
+        return refuse_errno(l, err, errno);
     }
     struct tdi_buf b;
     tdi_buf_init(&b, TDI_CONFIG_FILE_BYTES_MAX);

@@ -31,11 +31,10 @@ static bool is_word(const struct tdi_param_def *def)
            def->type == TDI_PARAM_DRIVER;
 }
 
-/* "a duration from 1ms to 30d", "one of none, skip, block" */
+/* "a duration from 1ms to 30d", "none, skip, block" */
 static void add_type(struct tdi_buf *out, const struct tdi_param_def *def, const char *quote)
 {
     if (is_word(def)) {
-        tdi_buf_add_cstr(out, "one of ");
         add_choices(out, def, quote);
         return;
     }
@@ -125,6 +124,9 @@ static void add_text(struct tdi_buf *out, const struct tdi_param_def *def)
         return;
     }
     add_wrapped(out, def->text);
+    if (def->type == TDI_PARAM_GROUP) {
+        return;
+    }
     tdi_buf_add_cstr(out, "    ");
     size_t start = out->len;
     add_type(out, def, "");
@@ -138,9 +140,8 @@ static void add_text(struct tdi_buf *out, const struct tdi_param_def *def)
         tdi_buf_add_cstr(out, "; a reload may change it");
     }
     if (def->example != NULL) {
-        tdi_buf_printf(out, "%s  example: %s",
-                       out->len - start + strlen(def->example) > TEXT_WIDTH - 10 ? "\n  " : "",
-                       def->example);
+        bool fits = out->len - start + strlen(def->example) < TEXT_WIDTH - 12;
+        tdi_buf_printf(out, "%s example: %s", fits ? ";" : "\n   ", def->example);
     }
     tdi_buf_add_char(out, '\n');
 }

@@ -20,8 +20,7 @@ static td_time_us rounded_up(td_time_us t)
 struct tdi_inbox_window tdi_inbox_window(const struct tdi_window_input *in)
 {
     td_time_us again = sum(sum(in->retention_us, in->retry_span_us), in->retry_span_us);
-    td_time_us anew =
-        in->outbox_keep_us > 0 ? sum(in->outbox_keep_us, in->retry_span_us) : 0;
+    td_time_us anew = in->outbox_keep_us > 0 ? sum(in->outbox_keep_us, in->retry_span_us) : 0;
     struct tdi_inbox_window w = {.verdict = TDI_WINDOW_HOLDS,
                                  .needed_us = again > anew ? again : anew};
     w.proposal_us = rounded_up(w.needed_us);

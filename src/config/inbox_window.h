@@ -31,8 +31,9 @@ struct tdi_window_input {
 
 struct tdi_inbox_window {
     enum tdi_window_verdict verdict;
-    td_time_us needed_us;   /* how long a message can come again, for the reason of the verdict */
-    td_time_us proposal_us; /* enough for both reasons, rounded up to whole minutes, hours or days */
+    td_time_us needed_us; /* how long a message can come again, for the reason of the verdict */
+    td_time_us
+        proposal_us; /* enough for both reasons, rounded up to whole minutes, hours or days */
 };
 
 struct tdi_inbox_window tdi_inbox_window(const struct tdi_window_input *in);

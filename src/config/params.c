@@ -77,7 +77,7 @@ static const struct tdi_param_def params[] = {
     LEAF("topics.*.types", PATTERNS, TOPIC(types), NULL,
          "Event types that belong to it: `*` is one word, `#` any number.", "[\"order.*\"]",
          REQUIRED),
-    RANGE("topics.*.retention", DURATION, TOPIC(retention_us), NULL, "1m", "3650d",
+    RANGE("topics.*.retention", DURATION, TOPIC(retention_us), NULL, "1s", "3650d",
           "How long the broker keeps messages; by default as the broker does. Without meaning on the"
           " embedded broker.", 0),
     RANGE("topics.*.partitions", INT, TOPIC(partitions), NULL, "1", "1024",
@@ -85,9 +85,8 @@ static const struct tdi_param_def params[] = {
           " broker.", 0),
     RANGE("topics.*.max_bytes", SIZE, TOPIC(max_bytes), "1MiB", "1B", "64MiB",
           "Largest body.", 0),
-    CHOICE("topics.*.unrouted", CHOICE, TOPIC(unrouted), "dead", "dead|count",
-           "What becomes of a message that no queue takes: a dead letter of the relay, or only"
-           " counted.", 0),
+    CHOICE("topics.*.unrouted", CHOICE, TOPIC(unrouted), "dead", "dead|-count",
+           "What becomes of a message that no queue takes: a dead letter of the relay.", 0),
     LATER("topics.*.rabbitmq", "Names of an existing topology."),
     LATER("topics.*.kafka", "Names of an existing topology."),
     LATER("topics.*.rocketmq", "Names of an existing topology."),
@@ -97,7 +96,7 @@ static const struct tdi_param_def params[] = {
     GROUP("outboxes.*", "One outbox."),
     LEAF("outboxes.*.store", STORE, OUTBOX(store), NULL,
          "The store that holds the table; may be left out where there is one.", "shop", 0),
-    RANGE("outboxes.*.keep", DURATION, OUTBOX(keep_us), "7d", "1m", "3650d",
+    RANGE("outboxes.*.keep", DURATION, OUTBOX(keep_us), "7d", "1s", "3650d",
           "How long published rows stay.", RELOAD),
     LATER("outboxes.*.columns", "Columns of a table of the application that is the outbox."),
     LATER("outboxes.*.preset", "A known shape of such a table."),
@@ -138,7 +137,7 @@ static const struct tdi_param_def params[] = {
     LATER("consumers.*.handler.c", "A function of a loaded library."),
     LEAF("consumers.*.params", SOURCES, CONSUMER(params), NULL,
          "Where the :name parameters of the statements come from: /pointer into the body,"
-         " $attribute, $header.NAME.", "{ user: /user_id, order: $key }", 0),
+         " $attribute, $header.NAME, $body, $consumer, $attempt.", "{ user: /user_id, order: $key }", 0),
     CHOICE("consumers.*.params_missing", FLAG, CONSUMER(params_missing_null), "dead", "dead|null",
            "When a pointer leads nowhere: the message is dead (`schema`), or the value is NULL.", 0),
     {"consumers.*.classify", TDI_PARAM_CLASSIFY, CONSUMER(classify), NULL, NULL, NULL,
@@ -180,10 +179,11 @@ static const struct tdi_param_def params[] = {
            "Where a new consumer begins.", 0),
     LATER("consumers.*.id", "Where the id of messages comes from that have none."),
     GROUP("consumers.*.inbox", "The memory of what took effect."),
-    RANGE("consumers.*.inbox.keep", DURATION, CONSUMER(inbox_keep_us), "14d", "1m", "3650d",
-          "How long it is kept; must outlast every way in which a message can come again.", RELOAD),
+    RANGE("consumers.*.inbox.keep", DURATION, CONSUMER(inbox_keep_us), "14d", "1s", "3650d",
+          "How long it is kept; must outlast every way in which a message can come again. A message that"
+          " waits longer in the broker goes dead as `stale`.", RELOAD),
     GROUP("consumers.*.parked", "Messages that wait for a retry or a person."),
-    RANGE("consumers.*.parked.keep", DURATION, CONSUMER(parked_keep_us), "90d", "1m", "3650d",
+    RANGE("consumers.*.parked.keep", DURATION, CONSUMER(parked_keep_us), "90d", "1s", "3650d",
           "How long dead ones are kept.", RELOAD),
     RANGE("consumers.*.parked.max", LONG, CONSUMER(parked_max), "1000000", "1", "1000000000",
           "Rows at most; then the consumer pauses.", RELOAD),
@@ -221,12 +221,15 @@ const char *tdi_param_key(const struct tdi_param_def *def)
 
 static bool is_child(const struct tdi_param_def *parent, const struct tdi_param_def *def)
 {
-    const char *key = tdi_param_key(def);
-    if (parent == NULL) {
-        return key == def->path;
+    const char *rest = def->path;
+    if (parent != NULL) {
+        size_t len = strlen(parent->path);
+        if (strncmp(def->path, parent->path, len) != 0 || def->path[len] != '.') {
+            return false;
+        }
+        rest += len + 1;
     }
-    size_t len = strlen(parent->path);
-    return (size_t)(key - def->path) == len + 1 && strncmp(def->path, parent->path, len) == 0;
+    return strchr(rest, '.') == NULL;
 }
 
 const struct tdi_param_def *tdi_param_next(const struct tdi_param_def *parent, size_t *cursor)
@@ -242,7 +245,8 @@ const struct tdi_param_def *tdi_param_next(const struct tdi_param_def *parent, s
 
 const struct tdi_param_def *tdi_param_child(const struct tdi_param_def *parent, struct td_str key)
 {
-    bool any = parent != NULL && (parent->type == TDI_PARAM_NAMED || parent->type == TDI_PARAM_ITEMS);
+    bool any =
+        parent != NULL && (parent->type == TDI_PARAM_NAMED || parent->type == TDI_PARAM_ITEMS);
     size_t cursor = 0;
     const struct tdi_param_def *def = NULL;
     while ((def = tdi_param_next(parent, &cursor)) != NULL) {

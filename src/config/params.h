@@ -63,9 +63,9 @@ struct tdi_param_def {
     const char *fallback; /* default, as it would be written; NULL: none */
     const char *min;      /* lowest and highest value, as it would be written; NULL: any */
     const char *max;
-    const char *choices;  /* "none|skip|block"; a word behind - is not in this version: "-latest" */
-    const char *text;     /* what it is, one sentence */
-    const char *example;  /* NULL: none */
+    const char *choices; /* "none|skip|block"; a word behind - is not in this version: "-latest" */
+    const char *text;    /* what it is, one sentence */
+    const char *example; /* NULL: none */
     unsigned flags;
 };
 

@@ -115,7 +115,8 @@ struct td_str tdi_tree_path(const struct tdi_config_node *node, char buf[TDI_TRE
         }
         len += (size_t)n;
     }
-    return (struct td_str){.data = buf, .len = len < TDI_TREE_PATH_MAX ? len : TDI_TREE_PATH_MAX - 1};
+    return (struct td_str){.data = buf,
+                           .len = len < TDI_TREE_PATH_MAX ? len : TDI_TREE_PATH_MAX - 1};
 }
 
 /* ---- places in a text ------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  *
  * Must not know: parameters and what they mean.
  */
+#include <string.h>
 #include <yaml.h>
 
 #include "base/arena.h"
@@ -104,8 +105,11 @@ static bool place(struct builder *b, struct tdi_config_node *node)
 
 static void take_scalar(struct builder *b, const yaml_event_t *e, struct tdi_source_pos pos)
 {
-    struct td_str text = {.data = (const char *)e->data.scalar.value,
-                          .len = e->data.scalar.length};
+    struct td_str text = {.data = (const char *)e->data.scalar.value, .len = e->data.scalar.length};
+    if (text.len > 0 && memchr(text.data, '\0', text.len) != NULL) {
+        mistake(b, pos, "a NUL character; no value can hold one");
+        return;
+    }
     if (b->depth > 0 && b->open[b->depth - 1]->kind == TDI_NODE_MAP && b->key.data == NULL) {
         take_key(b, text, pos);
         return;
@@ -202,10 +206,17 @@ static void take_event(struct builder *b, const yaml_event_t *e)
 
 /* ---- mistakes that libyaml found -------------------------------------------------------- */
 
-static bool is_tab(struct td_str line, uint32_t column)
+/* A better sentence than libyaml's for what happens often. */
+static const char *known_problem(struct td_str line, uint32_t column, const char *problem)
 {
     size_t at = column > 0 ? column - 1 : 0;
-    return at < line.len && line.data[at] == '\t';
+    if (at < line.len && line.data[at] == '\t') {
+        return "a tab; YAML is indented with spaces";
+    }
+    if (at > 0 && at < line.len && line.data[at - 1] == '$' && line.data[at] == '{') {
+        return "${VAR} between braces or brackets must be quoted: \"${VAR}\"";
+    }
+    return problem;
 }
 
 static void syntax_mistake(struct builder *b, const yaml_parser_t *p, struct td_str text)
@@ -223,15 +234,14 @@ static void syntax_mistake(struct builder *b, const yaml_parser_t *p, struct td_
         pos = pos_of(b, &p->problem_mark, &p->problem_mark);
     }
     b->code = TD_ERR_CONFIG;
-    if (is_tab(tdi_source_line(text, pos.line), pos.column)) {
-        problem = "a tab; YAML is indented with spaces";
-    }
-    if (p->context != NULL && p->context_mark.line != p->problem_mark.line) {
-        tdi_diagnostics_add(b->diagnostics, TDI_SEVERITY_MISTAKE, pos, "%s (%s that begins in line %zu)",
-                            problem, p->context, p->context_mark.line + 1);
+    const char *known = known_problem(tdi_source_line(text, pos.line), pos.column, problem);
+    if (known == problem && p->context != NULL && p->context_mark.line != p->problem_mark.line) {
+        tdi_diagnostics_add(b->diagnostics, TDI_SEVERITY_MISTAKE, pos,
+                            "%s (%s that begins in line %zu)", problem, p->context,
+                            p->context_mark.line + 1);
         return;
     }
-    tdi_diagnostics_add(b->diagnostics, TDI_SEVERITY_MISTAKE, pos, "%s", problem);
+    tdi_diagnostics_add(b->diagnostics, TDI_SEVERITY_MISTAKE, pos, "%s", known);
 }
 
 enum td_err tdi_tree_parse(struct td_str text, struct td_str variable, struct tdi_arena *a,

@@ -170,8 +170,8 @@ enum tdi_step tdi_relay_read(struct tdi_relay *r, td_time_us now)
     size_t count = 0;
     struct td_error err;
 
-    enum td_err e = r->store->driver->outbox_read(r->store, &r->read_position, max,
-                                                  r->o.read_bytes, &b->arena, &rows, &count, &err);
+    enum td_err e = r->store->driver->outbox_read(r->store, &r->read_position, max, r->o.read_bytes,
+                                                  &b->arena, &rows, &count, &err);
     if (e != TD_OK) {
         tdi_arena_reset(&b->arena);
         return tdi_relay_store_failed(r, &err);

@@ -1,7 +1,8 @@
 /*
  * Life of a relay, its step, and the way from a closed store to a held lease:
  *
- *   OPEN -> (TELL -> GIVE_BACK) -> DECLARE -> LEASE -> POSITION -> STATS -> RUN -> RELEASE -> LEAVE -> ENDED
+ *   OPEN -> (TELL -> GIVE_BACK) -> DECLARE -> LEASE -> POSITION -> STATS -> RUN
+ *        -> RELEASE -> LEAVE -> ENDED
  *
  * Whatever fails leads back to OPEN (the session is gone) or LEASE (somebody else is the owner),
  * see session.c; a stop leads to RELEASE or LEAVE.
@@ -21,11 +22,11 @@ static void take_options(struct tdi_relay *r, const struct tdi_relay_options *o)
     r->o = *o;
     r->o.broker.role = TD_BROKER_PUBLISH;
     r->o.lease_ttl_us = o->lease_ttl_us > 0 ? o->lease_ttl_us : TDI_RELAY_LEASE_TTL_US;
-    r->o.position_interval_us = o->position_interval_us > 0 ? o->position_interval_us
-                                                            : TDI_RELAY_POSITION_INTERVAL_US;
+    r->o.position_interval_us =
+        o->position_interval_us > 0 ? o->position_interval_us : TDI_RELAY_POSITION_INTERVAL_US;
     r->o.poll_us = o->poll_us > 0 ? o->poll_us : TDI_RELAY_POLL_US;
-    r->o.confirm_timeout_us = o->confirm_timeout_us > 0 ? o->confirm_timeout_us
-                                                        : TDI_RELAY_CONFIRM_TIMEOUT_US;
+    r->o.confirm_timeout_us =
+        o->confirm_timeout_us > 0 ? o->confirm_timeout_us : TDI_RELAY_CONFIRM_TIMEOUT_US;
     r->o.drain_us = o->drain_us > 0 ? o->drain_us : TDI_RELAY_DRAIN_US;
     r->o.window_rows = o->window_rows > 0 ? o->window_rows : TDI_RELAY_WINDOW_ROWS;
     r->o.read_rows = o->read_rows > 0 ? o->read_rows : TDI_RELAY_READ_ROWS;
@@ -178,8 +179,8 @@ static enum tdi_step take_lease(struct tdi_relay *r)
     struct td_error err;
     td_time_us asked = tdi_mono(&r->o.clock);
 
-    enum td_err e = r->store->driver->lease_take(r->store, r->o.name, r->o.lease_ttl_us, &lease,
-                                                 &err);
+    enum td_err e =
+        r->store->driver->lease_take(r->store, r->o.name, r->o.lease_ttl_us, &lease, &err);
     if (e != TD_OK) {
         r->owner_pid = lease.owner_pid;
         return tdi_relay_store_failed(r, &err);

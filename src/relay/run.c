@@ -17,9 +17,14 @@ static enum tdi_step renew(struct tdi_relay *r)
     enum td_err e = r->store->driver->lease_renew(r->store, r->o.name, r->fence, r->o.lease_ttl_us,
                                                   tdi_buf_str(&r->report), &err);
     if (e != TD_OK) {
+        td_time_us others = r->store_retry_at;
         enum tdi_step step = tdi_relay_store_failed(r, &err);
-        r->renew_at = tdi_earlier(r->store_retry_at, asked + r->o.lease_ttl_us / 6);
+        r->renew_at = tdi_later(r->store_retry_at, asked);
+        r->renew_at = tdi_earlier(r->renew_at, asked + r->o.lease_ttl_us / 6);
         r->report_at = r->renew_at;
+        if (err.class_ == TD_CLASS_RETRY && r->fence > 0) {
+            r->store_retry_at = others; /* the lease still holds: go on with the rest */
+        }
         return step;
     }
     r->lease_until = asked + r->o.lease_ttl_us;

@@ -45,9 +45,8 @@ static void settled(struct tdi_relay *r, td_time_us now)
     r->position_order = f.position->order;
     r->published_total += f.published;
     r->dead_total += (int64_t)f.dead;
-    r->pending_counted = r->pending_counted > (int64_t)f.rows
-                             ? r->pending_counted - (int64_t)f.rows
-                             : 0;
+    r->pending_counted =
+        r->pending_counted > (int64_t)f.rows ? r->pending_counted - (int64_t)f.rows : 0;
     r->settled_at = now;
     if (r->halted_by_settle) {
         r->halted = false;

@@ -55,6 +55,7 @@ static int wal_committed(void *ctx, sqlite3 *handle, const char *name, int pages
     (void)handle;
     if (strcmp(name, "main") == 0) {
         db->wal_pages = pages;
+        db->wal_commits++;
     }
     return SQLITE_OK;
 }
@@ -174,9 +175,10 @@ static enum td_err make_new(struct tdi_db *db, struct td_error *err)
     enum td_err rc = TD_OK;
     if (db->options.own_file) {
         char sql[160];
+        /* One transaction: a file that has a page has our application id. */
         (void)snprintf(sql, sizeof(sql),
-                       "PRAGMA page_size=%d; PRAGMA auto_vacuum=INCREMENTAL;"
-                       "PRAGMA application_id=%d",
+                       "PRAGMA page_size=%d; BEGIN; PRAGMA auto_vacuum=INCREMENTAL;"
+                       "PRAGMA application_id=%d; COMMIT",
                        PAGE_BYTES, (int)db->options.application_id);
         rc = tdi_db_exec(db, sql, "open", err);
     }

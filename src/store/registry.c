@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "base/buf.h"
 #include "base/str.h"
 #include "store/sqlite/driver.h"
 
@@ -16,18 +15,18 @@ static const struct td_store_driver *const drivers[] = {
 };
 
 #define DRIVERS_COUNT (sizeof(drivers) / sizeof(drivers[0]))
-#define NAMES_BYTES_MAX 200
 
 /* wait() is optional. */
 #define REQUIRED_SLOTS(X)                                                                          \
-    X(open) X(close) X(interrupt) X(info) X(migrate) X(schema_sql) X(now) X(begin)                 \
-    X(savepoint) X(savepoint_end) X(finish) X(relay_declare) X(relay_position)                     \
-    X(outbox_read) X(outbox_durable) X(relay_settle) X(outbox_purge) X(relay_rebase)               \
-    X(lease_take) X(lease_renew) X(lease_clear_unclean) X(lease_release) X(lease_scan)             \
-    X(inbox_look) X(inbox_claim) X(inbox_settle) X(parked_due) X(parked_return)                    \
-    X(parked_keys) X(inbox_prune) X(counts) X(statement_prepare) X(statement_run)                  \
-    X(parked_scan) X(parked_change) X(relay_stats) X(outbox_find) X(inbox_find)                    \
-    X(published_find) X(audit_find) X(outbox_add)
+    X(open)                                                                                        \
+    X(close) X(interrupt) X(info) X(migrate) X(schema_sql) X(now) X(begin) X(savepoint)            \
+        X(savepoint_end) X(finish) X(relay_declare) X(relay_position) X(outbox_read)               \
+            X(outbox_durable) X(relay_settle) X(outbox_purge) X(relay_rebase) X(lease_take)        \
+                X(lease_renew) X(lease_clear_unclean) X(lease_release) X(lease_scan) X(inbox_look) \
+                    X(inbox_claim) X(inbox_settle) X(parked_due) X(parked_return) X(parked_keys)   \
+                        X(inbox_prune) X(counts) X(statement_prepare) X(statement_run)             \
+                            X(parked_scan) X(parked_change) X(relay_stats) X(outbox_find)          \
+                                X(inbox_find) X(published_find) X(audit_find) X(outbox_add)
 
 enum td_err tdi_store_driver_check(const struct td_store_driver *driver, struct td_error *err)
 {
@@ -52,40 +51,34 @@ enum td_err tdi_store_driver_check(const struct td_store_driver *driver, struct 
     return TD_OK;
 }
 
-enum td_err tdi_store_driver_find(struct td_str name, const struct td_store_driver **ret,
-                                  struct td_error *err)
+const struct td_store_driver *tdi_store_driver_at(size_t i)
+{
+    return i < DRIVERS_COUNT ? drivers[i] : NULL;
+}
+
+const struct td_store_driver *tdi_store_driver(struct td_str name)
 {
     for (size_t i = 0; i < DRIVERS_COUNT; i++) {
         if (tdi_str_is(name, drivers[i]->name)) {
-            enum td_err rc = tdi_store_driver_check(drivers[i], err);
-            if (rc == TD_OK) {
-                *ret = drivers[i];
-            }
-            return rc;
+            return drivers[i];
         }
     }
-    struct tdi_buf names;
-    tdi_buf_init(&names, NAMES_BYTES_MAX);
-    for (size_t i = 0; i < DRIVERS_COUNT; i++) {
-        tdi_buf_printf(&names, "%s%s", i > 0 ? ", " : "", drivers[i]->name);
-    }
-    enum td_err rc = td_error_set(err, TD_ERR_CONFIG,
-                                  "there is no store driver '%.*s'; there is: %s",
-                                  (int)(name.len < 40 ? name.len : 40), name.data ? name.data : "",
-                                  names.data != NULL ? names.data : "none");
-    tdi_buf_release(&names);
-    return rc;
+    return NULL;
 }
 
 enum td_err tdi_store_open(const struct td_store_driver *driver, const struct td_store_options *o,
                            struct td_store **ret_store, struct td_error *err)
 {
+    enum td_err rc = tdi_store_driver_check(driver, err);
+    if (rc != TD_OK) {
+        return rc;
+    }
     struct td_store *store = calloc(1, driver->session_size);
     if (store == NULL) {
         return td_error_set(err, TD_ERR_NOMEM, "memory is exhausted");
     }
     store->driver = driver;
-    enum td_err rc = driver->open(store, o, err);
+    rc = driver->open(store, o, err);
     if (rc != TD_OK) {
         tdi_store_close(store);
         return rc;

@@ -13,9 +13,10 @@
  * optional? INTERNAL names what is missing. */
 enum td_err tdi_store_driver_check(const struct td_store_driver *driver, struct td_error *err);
 
-/* By name; CONFIG with the names that exist. Drivers are checked here, before anybody uses them. */
-enum td_err tdi_store_driver_find(struct td_str name, const struct td_store_driver **ret,
-                                  struct td_error *err);
+/* NULL: no such driver in this version. */
+const struct td_store_driver *tdi_store_driver(struct td_str name);
+/* The i-th driver, NULL behind the last. */
+const struct td_store_driver *tdi_store_driver_at(size_t i);
 
 /*
  * A session: zeroed memory of the driver's size, opened. On failure nothing is left behind.

@@ -20,7 +20,6 @@ struct relay_broker_session {
 
 void relay_world_init(struct relay_world *w, struct relay_db *db)
 {
-    memset(w, 0, sizeof(*w));
     w->db = db;
     w->time = db->time;
 }
@@ -121,8 +120,8 @@ bool relay_broker_answer_at(struct relay_broker_client *c, size_t index)
     if (p.message->sequence != p.seq) {
         relay_violation(c->world->db, "row %" PRId64 " was changed or freed in flight", p.seq);
     }
-    struct relay_verdict v = {p.seq, 1, TD_PUBLISH_REFUSED, TD_ERR_UNAVAILABLE, TD_CLASS_RETRY,
-                              false};
+    struct relay_verdict v = {p.seq,          1,    TD_PUBLISH_REFUSED, TD_ERR_UNAVAILABLE,
+                              TD_CLASS_RETRY, false};
     if (!s->failed) {
         v = verdict_of(c->world, p.seq);
     }
@@ -158,14 +157,19 @@ size_t relay_broker_in_flight(const struct relay_broker_client *c)
     return c->session == NULL ? 0 : c->session->pending_count;
 }
 
-bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq)
+td_time_us relay_broker_published_at(const struct relay_broker_client *c, int64_t seq)
 {
     for (size_t i = 0; c->session != NULL && i < c->session->pending_count; i++) {
         if (c->session->pending[i].seq == seq) {
-            return true;
+            return c->session->pending[i].message->published_at;
         }
     }
-    return false;
+    return 0;
+}
+
+bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq)
+{
+    return relay_broker_published_at(c, seq) != 0;
 }
 
 void relay_broker_late(struct relay_world *w, size_t index)
@@ -243,6 +247,11 @@ static void broker_close(struct td_broker *b)
     }
     c->calls[RELAY_BROKER_CLOSE]++;
     c->calls_total++;
+    for (size_t i = 0; i < s->pending_count; i++) {
+        if (s->pending[i].message->sequence != s->pending[i].seq) {
+            relay_violation(c->world->db, "a row was freed in flight");
+        }
+    }
     for (size_t i = 0; i < s->pending_count && !s->failed; i++) {
         if (c->world->late_count < RELAY_LATE_MAX) {
             c->world->late[c->world->late_count++] =
@@ -270,8 +279,8 @@ static enum td_err broker_submit(struct td_broker *b, const struct td_publish *i
     if (fails(c, RELAY_BROKER_SUBMIT, &p)) {
         return relay_failure(&p, err);
     }
-    while (taken < count && s->pending_count < max && s->results_count + s->pending_count <
-                                                          RELAY_PENDING_MAX) {
+    while (taken < count && s->pending_count < max &&
+           s->results_count + s->pending_count < RELAY_PENDING_MAX) {
         check_submitted(c->world, &items[taken]);
         s->pending[s->pending_count++] = (struct relay_pending){
             .token = items[taken].token,

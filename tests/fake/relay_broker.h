@@ -11,8 +11,8 @@
 #include "relay_store.h"
 #include "tidings/broker.h"
 
-#define RELAY_PENDING_MAX 4096
-#define RELAY_LATE_MAX 4096
+#define RELAY_PENDING_MAX 1024
+#define RELAY_LATE_MAX 1024
 #define RELAY_VERDICTS_MAX 16
 
 enum relay_broker_call {
@@ -42,8 +42,8 @@ struct relay_late {
 struct relay_world {
     struct relay_db *db;
     struct relay_time *time;
-    bool held;      /* answers only by relay_broker_answer() */
-    bool reversed;  /* newest first (not in an ordered session) */
+    bool held;     /* answers only by relay_broker_answer() */
+    bool reversed; /* newest first (not in an ordered session) */
     struct relay_verdict verdicts[RELAY_VERDICTS_MAX];
     /* Optional: changes the answer for a row. */
     void (*judge)(void *ctx, int64_t seq, struct relay_verdict *v);
@@ -68,21 +68,24 @@ struct relay_broker_client {
     int calls_total;
     int open;
     int interrupted;
-    size_t pipeline_max;    /* submit takes no more than this in flight; 0: RELAY_PENDING_MAX */
-    size_t in_flight_max;   /* most that ever was */
-    int submitted;          /* rows, all in all */
+    size_t pipeline_max;  /* submit takes no more than this in flight; 0: RELAY_PENDING_MAX */
+    size_t in_flight_max; /* most that ever was */
+    int submitted;        /* rows, all in all */
     struct relay_broker_session *session;
 };
 
 extern const struct td_broker_driver relay_broker_driver;         /* any order, one at a time */
 extern const struct td_broker_driver relay_broker_driver_ordered; /* ORDERED_PIPELINE */
 
+/* w: zeroed. */
 void relay_world_init(struct relay_world *w, struct relay_db *db);
 struct td_str relay_broker_location(struct relay_broker_client *c);
 void relay_verdict(struct relay_world *w, int64_t seq, int times, enum td_publish_result result,
                    enum td_err code, enum td_err_class class_);
 size_t relay_broker_in_flight(const struct relay_broker_client *c);
 bool relay_broker_holds(const struct relay_broker_client *c, int64_t seq);
+/* What its message says; 0: it is not in flight. */
+td_time_us relay_broker_published_at(const struct relay_broker_client *c, int64_t seq);
 /* Process one row that is in flight, by its verdict. false: it is not there, or in an ordered
  * session not the first. */
 bool relay_broker_answer(struct relay_broker_client *c, int64_t seq);

@@ -13,65 +13,7 @@ struct session {
     struct relay_store_client *client;
 };
 
-/* ---- virtual time ----------------------------------------------------------------------- */
-
-static td_time_us time_wall(void *ctx)
-{
-    const struct relay_time *t = ctx;
-    return t->wall;
-}
-
-static td_time_us time_mono(void *ctx)
-{
-    const struct relay_time *t = ctx;
-    return t->mono;
-}
-
-struct td_clock relay_time_clock(struct relay_time *t)
-{
-    return (struct td_clock){.wall = time_wall, .mono = time_mono, .ctx = t};
-}
-
-void relay_time_pass(struct relay_time *t, td_time_us us)
-{
-    if (us > 0) {
-        t->mono += us;
-        t->wall += us;
-    }
-}
-
-/* ---- faults ----------------------------------------------------------------------------- */
-
-void relay_plan(struct relay_faults *f, int call, int nth, enum td_err code,
-                enum td_err_class class_, bool done)
-{
-    for (size_t i = 0; i < RELAY_PLANS_MAX; i++) {
-        if (f->plans[i].nth == 0) {
-            f->plans[i] = (struct relay_plan){call, nth, code, class_, done};
-            return;
-        }
-    }
-}
-
-bool relay_fails(struct relay_faults *f, int call, struct relay_plan *ret)
-{
-    for (size_t i = 0; i < RELAY_PLANS_MAX; i++) {
-        struct relay_plan *p = &f->plans[i];
-        if (p->nth > 0 && p->call == call && --p->nth == 0) {
-            *ret = *p;
-            return true;
-        }
-    }
-    return f->choose != NULL && f->choose(f->ctx, call, ret);
-}
-
-enum td_err relay_failure(const struct relay_plan *p, struct td_error *err)
-{
-    memset(err, 0, sizeof(*err));
-    td_error_set(err, p->code, "planned: %s", td_err_name(p->code));
-    err->class_ = p->class_;
-    return p->code;
-}
+/* ---- the database ----------------------------------------------------------------------- */
 
 void relay_violation(struct relay_db *db, const char *fmt, ...)
 {
@@ -84,11 +26,8 @@ void relay_violation(struct relay_db *db, const char *fmt, ...)
     }
 }
 
-/* ---- the database ----------------------------------------------------------------------- */
-
 void relay_db_init(struct relay_db *db, struct relay_time *t)
 {
-    memset(db, 0, sizeof(*db));
     db->time = t;
 }
 
@@ -277,8 +216,9 @@ static bool copy_row(struct relay_db *db, int64_t seq, struct tdi_arena *a,
 }
 
 static enum td_err store_read(struct td_store *s, const struct td_position *after, size_t max,
-                              size_t bytes_max, struct tdi_arena *a, struct td_outbox_row **ret_rows,
-                              size_t *ret_count, struct td_error *err)
+                              size_t bytes_max, struct tdi_arena *a,
+                              struct td_outbox_row **ret_rows, size_t *ret_count,
+                              struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
     struct relay_db *db = c->db;
@@ -337,8 +277,8 @@ static void park(struct relay_db *db, const struct td_relay_dead *d, int64_t to)
     row->dead_code = d->code;
     snprintf(row->dead_reason, sizeof(row->dead_reason), "%.*s", (int)d->reason.len,
              d->reason.data == NULL ? "" : d->reason.data);
-    if (d->message->id.len != strlen(row->id) || memcmp(d->message->id.data, row->id,
-                                                        d->message->id.len) != 0) {
+    if (d->message->id.len != strlen(row->id) ||
+        memcmp(d->message->id.data, row->id, d->message->id.len) != 0) {
         relay_violation(db, "another row than %" PRId64 " is parked under its number", seq);
     }
 }
@@ -447,6 +387,7 @@ static enum td_err store_take(struct td_store *s, struct td_str name, td_time_us
         return relay_failure(&p, err);
     }
     *ret_lease = (struct td_lease){.fence = n->fence, .unclean = n->unclean};
+    relay_time_pass(c->db->time, c->slow_us[RELAY_STORE_TAKE]);
     return TD_OK;
 }
 
@@ -468,6 +409,7 @@ static enum td_err store_renew(struct td_store *s, struct td_str name, int64_t f
     n->report_len = report.len < sizeof(n->report) ? report.len : sizeof(n->report) - 1;
     memcpy(n->report, report.data, n->report_len);
     n->report[n->report_len] = '\0';
+    relay_time_pass(c->db->time, c->slow_us[RELAY_STORE_RENEW]);
     return TD_OK;
 }
 
@@ -503,9 +445,8 @@ static enum td_err store_stats(struct td_store *s, struct td_str relay,
     ret_stats->declared = n->declared;
     ret_stats->pending = c->db->committed - n->position;
     ret_stats->published_total = n->published_total;
-    ret_stats->oldest_pending_us = ret_stats->pending > 0
-                                       ? c->db->rows[n->position].message.time
-                                       : TD_TIME_NONE;
+    ret_stats->oldest_pending_us =
+        ret_stats->pending > 0 ? c->db->rows[n->position].message.time : TD_TIME_NONE;
     return TD_OK;
 }
 

@@ -9,55 +9,15 @@
 #include "base/str.h"
 #include "core/envelope.h"
 
-/* Absent attributes are NULL and need no memory, so false means that the name is unknown. */
-static bool known_attribute(struct td_str name)
-{
-    static const struct td_message nothing = {
-        .time = TD_TIME_NONE,
-        .sequence = TD_NUMBER_NONE,
-        .aggregate_version = TD_NUMBER_NONE,
-        .deliver_at = TD_TIME_NONE,
-        .expires_at = TD_TIME_NONE,
-        .published_at = TD_TIME_NONE,
-    };
-    struct td_value ignored;
-    return tdi_message_attribute(&nothing, name, NULL, &ignored);
-}
-
 enum td_err tdd_sql_source_parse(const struct td_param *param, struct tdd_sql_source *ret,
                                  struct td_error *err)
 {
     struct td_str from = param->from;
     ret->param = param->name;
     ret->text = from;
-    ret->name = from;
-    if (from.data != NULL && tdi_json_pointer_valid(from)) {
-        ret->origin = TDD_SQL_POINTER;
+    ret->origin = tdi_param_origin(from, &ret->name);
+    if (ret->origin != TDI_PARAM_WRONG) {
         return TD_OK;
-    }
-    if (tdi_str_starts(from, "$header.") && from.len > 8) {
-        ret->origin = TDD_SQL_HEADER;
-        ret->name = (struct td_str){from.data + 8, from.len - 8};
-        return TD_OK;
-    }
-    if (tdi_str_is(from, "$body")) {
-        ret->origin = TDD_SQL_BODY;
-        return TD_OK;
-    }
-    if (tdi_str_is(from, "$consumer")) {
-        ret->origin = TDD_SQL_CONSUMER;
-        return TD_OK;
-    }
-    if (tdi_str_is(from, "$attempt")) {
-        ret->origin = TDD_SQL_ATTEMPT;
-        return TD_OK;
-    }
-    if (from.len > 1 && tdi_str_starts(from, "$")) {
-        ret->origin = TDD_SQL_ATTRIBUTE;
-        ret->name = (struct td_str){from.data + 1, from.len - 1};
-        if (known_attribute(ret->name)) {
-            return TD_OK;
-        }
     }
     return td_error_set(err, TD_ERR_CONFIG,
                         "parameter %.*s: '%.*s' is not a /pointer into the body, a $attribute or "
@@ -184,26 +144,28 @@ enum td_err tdd_sql_source_value(const struct tdd_sql_source *source, const stru
                                  struct td_verdict *ret_verdict, struct td_error *err)
 {
     switch (source->origin) {
-    case TDD_SQL_POINTER:
+    case TDI_PARAM_POINTER:
         return pointer_value(source, run, missing_null, a, ret, ret_verdict, err);
-    case TDD_SQL_ATTRIBUTE:
+    case TDI_PARAM_ATTRIBUTE:
         /* The name was checked when it was parsed. */
         return tdi_message_attribute(run->message, source->name, a, ret) ? TD_OK
                                                                          : out_of_memory(err);
-    case TDD_SQL_HEADER:
+    case TDI_PARAM_HEADER:
         *ret = (struct td_value){.type = TD_VALUE_TEXT,
                                  .text = tdi_message_header(run->message, source->name)};
         return ret->text.data != NULL ? TD_OK
                                       : missing(source, missing_null, a, ret, ret_verdict, err);
-    case TDD_SQL_BODY:
+    case TDI_PARAM_BODY:
         *ret = body_value(run->message);
         return TD_OK;
-    case TDD_SQL_CONSUMER:
+    case TDI_PARAM_CONSUMER:
         *ret = (struct td_value){.type = TD_VALUE_TEXT, .text = run->consumer};
         return TD_OK;
-    case TDD_SQL_ATTEMPT:
+    case TDI_PARAM_ATTEMPT:
         *ret = (struct td_value){.type = TD_VALUE_INT, .i = run->attempt};
         return TD_OK;
+    case TDI_PARAM_WRONG: /* refused at open */
+        break;
     }
     return td_error_set(err, TD_ERR_INTERNAL, "a parameter has no origin");
 }

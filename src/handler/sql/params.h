@@ -6,22 +6,14 @@
 #ifndef TDD_SQL_PARAMS_H
 #define TDD_SQL_PARAMS_H
 
+#include "core/sqlparams.h"
 #include "tidings/handler.h"
 
 struct tdi_arena;
 
-enum tdd_sql_origin {
-    TDD_SQL_POINTER,   /* /a/b, the body must be JSON */
-    TDD_SQL_ATTRIBUTE, /* $key; an absent one is NULL */
-    TDD_SQL_HEADER,    /* $header.NAME; an absent one is missing */
-    TDD_SQL_BODY,      /* $body: text if it is UTF-8, else a blob */
-    TDD_SQL_CONSUMER,  /* $consumer: the full name */
-    TDD_SQL_ATTEMPT,   /* $attempt: 1 for the first run */
-};
-
 struct tdd_sql_source {
     struct td_str param; /* the parameter's name */
-    enum tdd_sql_origin origin;
+    enum tdi_param_origin origin;
     struct td_str text; /* as the configuration has it, for sentences */
     struct td_str name; /* pointer, attribute or header */
 };

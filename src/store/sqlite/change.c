@@ -103,8 +103,8 @@ static enum td_err write_history(struct changing *c, struct td_error *err)
     struct tdi_buf history;
     struct td_str reason = ch->reason.len > 0 ? ch->reason : ch->actor;
     tdi_buf_init(&history, TDD_HISTORY_BYTES_MAX);
-    tdd_history_add(&history, c->row.history, tdd_now(c->s), c->row.attempts,
-                    action_name(ch->kind), TD_STR_NONE, reason);
+    tdd_history_add(&history, c->row.history, tdd_now(c->s), c->row.attempts, action_name(ch->kind),
+                    TD_STR_NONE, reason);
     enum td_err rc = history.failed ? tdd_nomem(op, err)
                                     : tdd_stmt(c->s, TDD_SQL_CHANGE_HISTORY, &stmt, op, err);
     if (rc == TD_OK) {
@@ -164,8 +164,8 @@ static enum td_err edit(struct changing *c, struct td_error *err)
     }
     tdi_buf_init(&envelope, ENVELOPE_BYTES_MAX);
     tdi_envelope_write(&envelope, &m);
-    enum td_err rc = envelope.failed ? tdd_nomem(op, err)
-                                     : tdd_stmt(c->s, TDD_SQL_CHANGE_EDIT, &stmt, op, err);
+    enum td_err rc =
+        envelope.failed ? tdd_nomem(op, err) : tdd_stmt(c->s, TDD_SQL_CHANGE_EDIT, &stmt, op, err);
     if (rc == TD_OK) {
         tdi_bind_i64(stmt, 1, c->row.arrival);
         tdi_bind_str(stmt, 2, tdi_buf_str(&envelope));

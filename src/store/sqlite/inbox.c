@@ -9,9 +9,9 @@
 #include "base/str.h"
 #include "core/deadletter.h"
 
-#define PRUNE_LOOK_MAX 4096       /* rows looked at by one call */
+#define PRUNE_LOOK_MAX 4096 /* rows looked at by one call */
 #define PRUNE_ARENA_BYTES_MAX (4 * 1024 * 1024)
-#define FIND_PAIRS_MAX 4096       /* (consumer, source) pairs that inbox_find() tries */
+#define FIND_PAIRS_MAX 4096 /* (consumer, source) pairs that inbox_find() tries */
 #define FIND_ROWS_MAX 256
 
 static enum td_err outcome_of(sqlite3_stmt *stmt, int at, enum td_outcome *ret, const char *op,
@@ -168,11 +168,11 @@ enum td_err tdd_inbox_claim(struct td_store *store, struct td_str consumer, stru
 /* ---- pruning --------------------------------------------------------------------------------- */
 
 struct prune {
-    td_time_us settled_before;   /* effect, dropped */
+    td_time_us settled_before; /* effect, dropped */
     td_time_us discarded_before;
     struct td_message_ref *gone;
     size_t gone_count;
-    struct td_message_ref last;  /* row looked at last */
+    struct td_message_ref last; /* row looked at last */
     bool at_end;
 };
 
@@ -186,8 +186,7 @@ static bool prunable(sqlite3_stmt *stmt, const struct prune *p)
     td_time_us settled = sqlite3_column_int64(stmt, 3);
     td_time_us published = tdi_column_i64(stmt, 4);
     td_time_us since = published > settled ? published : settled;
-    return since <
-           (outcome == TD_OUTCOME_DISCARDED ? p->discarded_before : p->settled_before);
+    return since < (outcome == TD_OUTCOME_DISCARDED ? p->discarded_before : p->settled_before);
 }
 
 static enum td_err prune_collect(struct tdd_sqlite *s, struct td_str consumer, size_t max,
@@ -222,8 +221,8 @@ static enum td_err prune_collect(struct tdd_sqlite *s, struct td_str consumer, s
     return rc;
 }
 
-static enum td_err prune_delete(struct tdd_sqlite *s, struct td_str consumer,
-                                const struct prune *p, struct td_error *err)
+static enum td_err prune_delete(struct tdd_sqlite *s, struct td_str consumer, const struct prune *p,
+                                struct td_error *err)
 {
     enum td_err rc = TD_OK;
     for (size_t i = 0; i < p->gone_count && rc == TD_OK; i++) {
@@ -315,8 +314,8 @@ static enum td_err find_row(struct tdd_sqlite *s, struct td_str consumer, struct
     out->settled_at = tdi_column_i64(stmt, 5);
     out->consumer = consumer;
     out->ref.source = source;
-    if (rc == TD_OK && (!tdd_copy_str(stmt, 2, a, &out->origin) ||
-                        !tdi_arena_str(a, id, &out->ref.id))) {
+    if (rc == TD_OK &&
+        (!tdd_copy_str(stmt, 2, a, &out->origin) || !tdi_arena_str(a, id, &out->ref.id))) {
         rc = tdd_nomem("inbox_find", err);
     }
     (void)sqlite3_reset(stmt);

@@ -17,18 +17,18 @@
 
 #define TDD_OPERATION_TIMEOUT_US (5 * TD_SECOND_US)
 #define TDD_CACHE_KIB 2048
-#define TDD_LEASES_MAX 256     /* held by one session */
-#define TDD_HANDLES_MAX 512    /* statements of handlers */
-#define TDD_PARAMS_MAX 256     /* of one statement */
-#define TDD_COUNT_MAX 1000000  /* where the interface says "counted up to" */
+#define TDD_LEASES_MAX 256    /* held by one session */
+#define TDD_HANDLES_MAX 512   /* statements of handlers */
+#define TDD_PARAMS_MAX 256    /* of one statement */
+#define TDD_COUNT_MAX 1000000 /* where the interface says "counted up to" */
 #define TDD_IDENTITY_BYTES 37
 #define TDD_SERVICE_BYTES_MAX 256
 
 /* A lease that this session took and did not give back. */
 struct tdd_held {
-    int64_t slot;  /* of tidings_lease; 0: free */
+    int64_t slot; /* of tidings_lease; 0: free */
     int64_t fence;
-    bool locked;   /* we hold the byte `slot` of the owner file */
+    bool locked; /* we hold the byte `slot` of the owner file */
 };
 
 /* A handler's statement. */
@@ -43,7 +43,7 @@ struct tdd_sqlite {
     struct tdi_db db;
     struct tdi_db checkpointer; /* opened when first needed */
     bool checkpointer_open;
-    bool real_files;            /* the default VFS: inotify and file locks make sense */
+    bool real_files; /* the default VFS: inotify and file locks make sense */
     struct td_clock clock;
     struct tdi_random *random;
     char service[TDD_SERVICE_BYTES_MAX + 1]; /* as the database says; empty: not made yet */
@@ -54,14 +54,15 @@ struct tdd_sqlite {
     /* transaction */
     bool tx_open;
     bool savepoint_open;
-    int64_t data_version;         /* when we last held the write lock */
-    td_time_us tx_began_us;       /* monotonic */
+    bool undone;            /* a savepoint of this transaction was: claims may be gone */
+    int64_t data_version;   /* when we last held the write lock */
+    td_time_us tx_began_us; /* monotonic */
     td_time_us tx_ended_us;
-    td_time_us tx_held_us;        /* how long the last one held the lock */
-    int checkpoint_at;            /* pages in the WAL from which on it is tried again */
+    td_time_us tx_held_us; /* how long the last one held the lock */
+    int checkpoint_at;     /* pages in the WAL from which on it is tried again */
 
     /* waker */
-    int wake_fd;                  /* eventfd of interrupt() */
+    int wake_fd; /* eventfd of interrupt() */
     int inotify_fd;
     bool fds_open;
 
@@ -73,7 +74,7 @@ struct tdd_sqlite {
     /* handlers */
     struct tdd_handle handles[TDD_HANDLES_MAX];
     size_t handles_count;
-    td_time_us run_deadline_us;   /* of statement_run(), monotonic */
+    td_time_us run_deadline_us; /* of statement_run(), monotonic */
 
     /* inbox_prune() goes on behind this row; absent: at the beginning */
     struct tdi_arena prune_arena;
@@ -182,8 +183,8 @@ enum td_err tdd_lease_clear_unclean(struct td_store *store, struct td_str name, 
                                     struct td_error *err);
 enum td_err tdd_lease_release(struct td_store *store, struct td_str name, int64_t fence,
                               struct td_error *err);
-enum td_err tdd_lease_scan(struct td_store *store, struct tdi_arena *a,
-                           struct td_lease_state **ret, size_t *ret_count, struct td_error *err);
+enum td_err tdd_lease_scan(struct td_store *store, struct tdi_arena *a, struct td_lease_state **ret,
+                           size_t *ret_count, struct td_error *err);
 /* FENCED unless the lease has this very fence; fence 0 is not read. */
 enum td_err tdd_fence_check(struct tdd_sqlite *s, struct td_str lease, int64_t fence,
                             const char *op, struct td_error *err);
@@ -192,6 +193,7 @@ enum td_err tdd_lease_alive(struct tdd_sqlite *s, struct td_str name, bool *ret_
                             struct td_error *err);
 
 /* ---- owner_lock.c: one byte of a file for each lease, locked as long as its owner lives */
+#define TDD_CHECKPOINT_BYTE 0 /* leases begin at 1; held for the time of a checkpoint */
 enum tdd_lock {
     TDD_LOCK_OURS,
     TDD_LOCK_OTHERS,
@@ -213,8 +215,7 @@ enum td_err tdd_inbox_prune(struct td_store *store, struct td_str consumer, td_t
                             td_time_us parked_keep_us, size_t max, size_t *ret_removed,
                             struct td_error *err);
 enum td_err tdd_inbox_find(struct td_store *store, struct td_str id, struct tdi_arena *a,
-                           struct td_inbox_row **ret_rows, size_t *ret_count,
-                           struct td_error *err);
+                           struct td_inbox_row **ret_rows, size_t *ret_count, struct td_error *err);
 enum td_err tdd_counts(struct td_store *store, struct td_str consumer,
                        struct td_consumer_counts *ret_counts, struct td_error *err);
 /* The row's outcome and attempts; NONE if there is none. `parked` is not looked up. */
@@ -270,7 +271,7 @@ struct tdd_parked_write {
     int32_t attempt_limit;
     bool blocks_key;
     bool alone;
-    bool failed;       /* a run failed: code and its kin count, history grows */
+    bool failed; /* a run failed: code and its kin count, history grows */
     enum td_dead_code code;
     struct td_str reason;
     struct td_str error_type;
@@ -307,8 +308,7 @@ enum td_err tdd_parked_scan(struct td_store *store, const struct td_parked_filte
                             struct td_parked_row **ret_rows, size_t *ret_count,
                             struct td_error *err);
 enum td_err tdd_audit_find(struct td_store *store, struct td_str id, struct tdi_arena *a,
-                           struct td_audit_row **ret_rows, size_t *ret_count,
-                           struct td_error *err);
+                           struct td_audit_row **ret_rows, size_t *ret_count, struct td_error *err);
 struct tdd_audit {
     struct td_str actor;
     const char *action;

@@ -18,10 +18,10 @@
 
 struct lease_row {
     bool found;
-    bool owned;      /* not given back */
-    bool locked;     /* the owner holds the byte of the owner file */
+    bool owned;  /* not given back */
+    bool locked; /* the owner holds the byte of the owner file */
     bool unclean;
-    bool here;       /* the owner is on this machine */
+    bool here; /* the owner is on this machine */
     int64_t slot;
     int64_t owner_pid;
     int64_t fence;
@@ -331,8 +331,8 @@ enum td_err tdd_lease_alive(struct tdd_sqlite *s, struct td_str name, bool *ret_
     return rc;
 }
 
-enum td_err tdd_lease_scan(struct td_store *store, struct tdi_arena *a,
-                           struct td_lease_state **ret, size_t *ret_count, struct td_error *err)
+enum td_err tdd_lease_scan(struct td_store *store, struct tdi_arena *a, struct td_lease_state **ret,
+                           size_t *ret_count, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
     sqlite3_stmt *stmt = NULL;

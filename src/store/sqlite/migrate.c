@@ -180,8 +180,9 @@ static void build_sql(struct tdi_buf *b, int32_t from, const char *service, cons
         char sum[CHECKSUM_BYTES];
         checksum_of(n, sum);
         tdi_buf_add_cstr(b, migrations[n - 1]);
-        tdi_buf_printf(b, "\nINSERT INTO tidings_schema(name, value, at) VALUES ('migration %d', "
-                          "'%s', " NOW_SQL ");\n",
+        tdi_buf_printf(b,
+                       "\nINSERT INTO tidings_schema(name, value, at) VALUES ('migration %d', "
+                       "'%s', " NOW_SQL ");\n",
                        (int)n, sum);
     }
     tdi_buf_add_cstr(b, "INSERT INTO tidings_schema(name, value, at) VALUES ('service', ");
@@ -220,9 +221,9 @@ static enum td_err migrate_in_tx(struct tdd_sqlite *s, struct td_error *err)
     }
     tdi_buf_release(&sql);
     if (rc == TD_ERR_STATEMENT) {
-        rc = tdd_fail(TD_ERR_FOREIGN, "migrate", err,
-                      "%s: the tables of Tidings cannot be made: %s", s->db.path,
-                      sqlite3_errmsg(s->db.handle));
+        rc =
+            tdd_fail(TD_ERR_FOREIGN, "migrate", err, "%s: the tables of Tidings cannot be made: %s",
+                     s->db.path, sqlite3_errmsg(s->db.handle));
     }
     return rc == TD_OK ? read_rows(s, err) : rc;
 }

@@ -18,8 +18,8 @@ static void bind_filter(sqlite3_stmt *stmt, const struct td_parked_filter *f)
 {
     tdi_bind_str(stmt, 1, f->consumer.len > 0 ? f->consumer : TD_STR_NONE);
     tdi_bind_str(stmt, 2, f->type.len > 0 ? f->type : TD_STR_NONE);
-    tdi_bind_str(stmt, 3, f->code != TD_DEAD_NONE ? tdi_str(tdi_dead_code_name(f->code))
-                                                  : TD_STR_NONE);
+    tdi_bind_str(stmt, 3,
+                 f->code != TD_DEAD_NONE ? tdi_str(tdi_dead_code_name(f->code)) : TD_STR_NONE);
     tdi_bind_i64(stmt, 4, f->any_outcome);
     tdi_bind_i64(stmt, 5, f->skip_stale);
 }
@@ -40,8 +40,8 @@ enum td_err tdd_parked_scan(struct td_store *store, const struct td_parked_filte
     if (rows == NULL) {
         return tdd_nomem(op, err);
     }
-    enum td_err rc = tdd_stmt(s, by_id ? TDD_SQL_PARKED_SCAN_ID : TDD_SQL_PARKED_SCAN, &stmt, op,
-                              err);
+    enum td_err rc =
+        tdd_stmt(s, by_id ? TDD_SQL_PARKED_SCAN_ID : TDD_SQL_PARKED_SCAN, &stmt, op, err);
     if (rc != TD_OK) {
         return rc;
     }
@@ -117,9 +117,8 @@ enum td_err tdd_audit_find(struct td_store *store, struct td_str id, struct tdi_
         struct td_audit_row *r = &rows[count++];
         r->at = sqlite3_column_int64(stmt, 0);
         if (!tdd_copy_str(stmt, 1, a, &r->actor) || !tdd_copy_str(stmt, 2, a, &r->action) ||
-            !tdd_copy_str(stmt, 3, a, &r->consumer) ||
-            !tdd_copy_str(stmt, 4, a, &r->ref.source) || !tdd_copy_str(stmt, 5, a, &r->ref.id) ||
-            !tdd_copy_str(stmt, 6, a, &r->detail)) {
+            !tdd_copy_str(stmt, 3, a, &r->consumer) || !tdd_copy_str(stmt, 4, a, &r->ref.source) ||
+            !tdd_copy_str(stmt, 5, a, &r->ref.id) || !tdd_copy_str(stmt, 6, a, &r->detail)) {
             rc = tdd_nomem(op, err);
         }
     }

@@ -132,8 +132,8 @@ static void take_headers(struct decode *d)
     } else if (rc == TD_ERR_NOMEM) {
         d->exhausted = true;
     } else {
-        defect(d, "headers", rc == TD_ERR_LIMIT ? "has too many members"
-                                                : "is not a JSON object of strings");
+        defect(d, "headers",
+               rc == TD_ERR_LIMIT ? "has too many members" : "is not a JSON object of strings");
     }
 }
 
@@ -196,8 +196,8 @@ enum td_err tdd_outbox_decode(struct tdd_sqlite *s, sqlite3_stmt *stmt, struct t
 
 void tdd_position_make(const struct tdd_sqlite *s, int64_t seq, struct td_position *ret)
 {
-    int len = snprintf((char *)ret->data, sizeof(ret->data), "%lld@%s", (long long)seq,
-                       s->identity);
+    int len =
+        snprintf((char *)ret->data, sizeof(ret->data), "%lld@%s", (long long)seq, s->identity);
     ret->len = (uint16_t)len;
     ret->order = seq;
 }

@@ -3,7 +3,8 @@
  *
  * Must not know: how a row is run.
  * Invariants: an attempt is counted and committed before it runs. A row whose runs are used up is
- * never leased again. A row that may have killed its process comes alone.
+ * never leased again. A row that may have killed its process comes alone. The inbox row decides: a
+ * worker may have settled the message in a transaction of its own and died before its answer.
  */
 #include "store/sqlite/internal.h"
 
@@ -187,8 +188,8 @@ static enum td_err bury_row(struct leasing *l, const struct due *d, struct td_pa
     }
     struct tdd_key key = {row->consumer, row->shard, row->message.key};
     bool done = false;
-    enum td_err rc = tdd_inbox_update(s, row->consumer, &w.ref, TD_OUTCOME_DEAD, row->attempts, op,
-                                      err);
+    enum td_err rc =
+        tdd_inbox_update(s, row->consumer, &w.ref, TD_OUTCOME_DEAD, row->attempts, op, err);
     if (rc == TD_OK) {
         rc = tdd_parked_update(s, &w, &done, op, err);
     }
@@ -208,6 +209,43 @@ static enum td_err bury_row(struct leasing *l, const struct due *d, struct td_pa
     return rc;
 }
 
+/* A worker has settled it: the parked row follows the inbox row. */
+static enum td_err adopt_row(struct leasing *l, const struct td_inbox_state *inbox,
+                             struct td_parked_row *row, struct td_error *err)
+{
+    struct tdd_parked_write w = {
+        .consumer = row->consumer,
+        .shard = row->shard,
+        .ref = {row->message.source, row->message.id},
+        .outcome = inbox->outcome,
+        .due_at = TD_TIME_NONE,
+        .attempts = inbox->attempts,
+        .attempt_limit = row->attempt_limit,
+        .handler = row->handler,
+    };
+    struct tdd_key key = {row->consumer, row->shard, row->message.key};
+    bool ignored = false;
+    enum td_err rc = tdd_parked_update(l->s, &w, &ignored, op, err);
+    if (rc == TD_OK && row->blocks_key) {
+        rc = tdd_key_release(l->s, &key, &ignored, op, err);
+    }
+    if (rc == TD_OK) {
+        rc = tdd_key_blocked(l->s, &key, 0, &row->key_blocked, op, err);
+    }
+    row->outcome = inbox->outcome;
+    row->attempts = inbox->attempts;
+    row->blocks_key = false;
+    row->due_at = TD_TIME_NONE;
+    row->revision += 1;
+    return rc;
+}
+
+static bool settled_elsewhere(const struct td_inbox_state *inbox)
+{
+    return inbox->outcome == TD_OUTCOME_EFFECT || inbox->outcome == TD_OUTCOME_DROPPED ||
+           inbox->outcome == TD_OUTCOME_DISCARDED;
+}
+
 static enum td_err take_rows(struct leasing *l, const struct due *list, size_t count,
                              struct td_error *err)
 {
@@ -215,18 +253,28 @@ static enum td_err take_rows(struct leasing *l, const struct due *list, size_t c
     enum td_err rc = TD_OK;
     for (size_t i = 0; i < count && rc == TD_OK && l->bytes < DUE_BYTES_MAX; i++) {
         const struct due *d = &list[i];
+        struct td_inbox_state inbox;
         struct td_parked_row row;
         if (d->without_verdict && !d->used_up && b->count > 0) {
             break; /* comes alone, next time */
         }
         rc = read_row(l, d->arrival, &row, err);
-        if (rc == TD_ERR_NOMEM && b->count + b->dead_count > 0) {
+        if (rc == TD_ERR_NOMEM && b->count + b->dead_count + b->done_count > 0) {
             return TD_OK;
+        }
+        if (rc == TD_OK) {
+            struct td_message_ref ref = {row.message.source, row.message.id};
+            rc = tdd_inbox_state(l->s, row.consumer, &ref, &inbox, op, err);
         }
         if (rc != TD_OK) {
             break;
         }
         l->bytes += row.message.body.len;
+        if (settled_elsewhere(&inbox)) {
+            rc = adopt_row(l, &inbox, &row, err);
+            b->done[b->done_count++] = row;
+            continue;
+        }
         if (d->used_up) {
             rc = bury_row(l, d, &row, err);
             b->dead[b->dead_count++] = row;
@@ -258,7 +306,8 @@ static enum td_err due_in_tx(struct leasing *l, struct td_str lease, struct td_e
     }
     l->batch->rows = tdi_arena_array(l->a, count, sizeof(*l->batch->rows));
     l->batch->dead = tdi_arena_array(l->a, count, sizeof(*l->batch->dead));
-    if (l->batch->rows == NULL || l->batch->dead == NULL) {
+    l->batch->done = tdi_arena_array(l->a, count, sizeof(*l->batch->done));
+    if (l->batch->rows == NULL || l->batch->dead == NULL || l->batch->done == NULL) {
         return tdd_nomem(op, err);
     }
     rc = take_rows(l, list, count, err);
@@ -299,8 +348,7 @@ enum td_err tdd_parked_due(struct td_store *store, struct td_str lease,
 }
 
 enum td_err tdd_parked_return(struct td_store *store, struct td_str consumer,
-                              const struct td_message_ref *refs, size_t count,
-                              struct td_error *err)
+                              const struct td_message_ref *refs, size_t count, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
     enum td_err rc = tdd_tx_begin(s, "parked_return", err);

@@ -94,8 +94,8 @@ enum td_err tdd_relay_position(struct td_store *store, struct td_str relay,
 {
     bool found = false;
     struct td_position p = {.len = 0};
-    enum td_err rc = position_read(tdd_session(store), relay, "relay_position", &found, &p, NULL,
-                                   err);
+    enum td_err rc =
+        position_read(tdd_session(store), relay, "relay_position", &found, &p, NULL, err);
     if (rc == TD_OK && !found) {
         return tdd_fail(TD_ERR_NOT_FOUND, "relay_position", err,
                         "the relay '%.*s' is not declared in this database", (int)relay.len,
@@ -272,8 +272,8 @@ static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay,
     int64_t seq = 0;
     enum td_err rc = tdd_lease_alive(s, relay, &alive, err);
     if (rc == TD_OK && alive) {
-        return tdd_fail(TD_ERR_OWNED, "relay_rebase", err,
-                        "the relay '%.*s' runs; stop it first", (int)relay.len, relay.data);
+        return tdd_fail(TD_ERR_OWNED, "relay_rebase", err, "the relay '%.*s' runs; stop it first",
+                        (int)relay.len, relay.data);
     }
     if (rc == TD_OK) {
         rc = position_read(s, relay, "relay_rebase", &found, &from, NULL, err);
@@ -306,10 +306,8 @@ static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay,
     tdi_json_add_member(&detail, &first, "from", position_text(&from));
     tdi_json_add_member(&detail, &first, "to", position_text(to));
     tdi_buf_add_char(&detail, '}');
-    struct tdd_audit entry = {.actor = actor,
-                              .action = "rebase",
-                              .consumer = relay,
-                              .detail = tdi_buf_str(&detail)};
+    struct tdd_audit entry = {
+        .actor = actor, .action = "rebase", .consumer = relay, .detail = tdi_buf_str(&detail)};
     rc = detail.failed ? tdd_nomem("relay_rebase", err)
                        : tdd_audit_add(s, &entry, "relay_rebase", err);
     tdi_buf_release(&detail);

@@ -61,16 +61,21 @@ static void set_op(const char *op, struct td_error *err)
     }
 }
 
+/* Our statements are right, so the tables are not those of this version. */
+static enum td_err not_our_tables(struct tdd_sqlite *s, const char *op, struct td_error *err)
+{
+    return tdd_fail(TD_ERR_SCHEMA, op, err,
+                    "%s: its tables are missing or not as this version made them (%s); run tidings "
+                    "init",
+                    s->db.path, sqlite3_errmsg(s->db.handle));
+}
+
 enum td_err tdd_stmt(struct tdd_sqlite *s, enum tdd_sql sql, sqlite3_stmt **ret, const char *op,
                      struct td_error *err)
 {
     enum td_err rc = tdi_db_statement(&s->db, (int)sql, tdd_sql_text[sql], ret, err);
     if (rc == TD_ERR_STATEMENT) {
-        /* Ours are right, so the tables are not those of this version. */
-        rc = tdd_fail(TD_ERR_SCHEMA, op, err,
-                      "the tables in %s are missing or not as this version made them (%s); "
-                      "run tidings init",
-                      s->db.path, sqlite3_errmsg(s->db.handle));
+        rc = not_our_tables(s, op, err);
     } else if (rc != TD_OK) {
         set_op(op, err);
     }
@@ -88,6 +93,8 @@ enum td_err tdd_step(struct tdd_sqlite *s, sqlite3_stmt *stmt, bool *ret_row, co
     enum td_err code = TD_OK;
     if (rc == SQLITE_DONE) {
         *ret_row = false;
+    } else if (rc == SQLITE_ERROR) {
+        code = not_our_tables(s, op, err); /* SQLite compiled it again, for the schema changed */
     } else {
         code = tdi_db_error(&s->db, rc, op, "the database refused", err);
     }
@@ -160,8 +167,8 @@ static enum td_err session_open(struct td_store *store, const struct td_store_op
         .create = o->create,
         .read_only = o->read_only,
         .cache_kib = TDD_CACHE_KIB,
-        .busy_timeout_us = o->operation_timeout_us > 0 ? o->operation_timeout_us
-                                                       : TDD_OPERATION_TIMEOUT_US,
+        .busy_timeout_us =
+            o->operation_timeout_us > 0 ? o->operation_timeout_us : TDD_OPERATION_TIMEOUT_US,
         .clock = o->clock,
     };
     enum td_err rc = tdd_wait_open(s, err);

@@ -20,7 +20,7 @@ struct settling {
     struct td_str consumer;
     struct td_settle *item;
     struct tdd_key key;
-    int64_t arrival;         /* of its parked row; 0: none */
+    int64_t arrival; /* of its parked row; 0: none */
     int32_t attempts;
     enum td_outcome outcome; /* as stored */
     bool by_worker;          /* a worker's own transaction wrote the inbox row */
@@ -91,10 +91,9 @@ static enum td_err write_inbox(struct settling *g, const struct td_inbox_state *
         return TD_OK;
     }
     if (state->outcome == TD_OUTCOME_NONE) {
-        return tdd_inbox_insert(g->s, g->consumer, &item->ref, g->outcome, g->attempts,
-                                item->origin,
-                                item->message != NULL ? item->message->published_at : TD_TIME_NONE,
-                                op, err);
+        return tdd_inbox_insert(
+            g->s, g->consumer, &item->ref, g->outcome, g->attempts, item->origin,
+            item->message != NULL ? item->message->published_at : TD_TIME_NONE, op, err);
     }
     /* inbox_claim() has written this already. */
     if (item->claimed && g->outcome == TD_OUTCOME_EFFECT && g->attempts == state->attempts) {
@@ -162,17 +161,28 @@ static enum td_err after_settling(struct settling *g, struct td_error *err)
     return rc;
 }
 
+/* The common case: inbox_claim() has written all there is to write, and nothing undid it. */
+static bool is_done(const struct tdd_sqlite *s, const struct td_settle *item)
+{
+    return item->claimed && !s->undone && item->outcome == TD_OUTCOME_EFFECT &&
+           item->attempts == 1 && item->emit_count == 0 && !item->release_next;
+}
+
 static enum td_err settle_one(struct settling *g, struct td_error *err)
 {
     struct td_settle *item = g->item;
-    struct td_inbox_state state;
+    struct td_inbox_state state = {.outcome = TD_OUTCOME_NONE};
+    item->next_released = false;
+    item->key_blocked = false;
+    item->settled = is_done(g->s, item);
+    if (item->settled) {
+        item->found = state;
+        return TD_OK;
+    }
     enum td_err rc = tdd_inbox_state(g->s, g->consumer, &item->ref, &state, op, err);
     if (rc != TD_OK) {
         return rc;
     }
-    item->settled = false;
-    item->next_released = false;
-    item->key_blocked = false;
     bool expected = as_expected(item, &state);
     g->by_worker = !expected && done_by_worker(item, &state);
     if (!expected && !g->by_worker) {

@@ -33,26 +33,19 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
     /* ---- session */
     [TDD_SQL_SCHEMA_EXISTS] =
         "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'tidings_schema'",
-    [TDD_SQL_SCHEMA_READ] =
-        "SELECT name, value FROM tidings_schema",
-    [TDD_SQL_DATA_VERSION] =
-        "PRAGMA main.data_version",
-    [TDD_SQL_SAVEPOINT] =
-        "SAVEPOINT tidings",
-    [TDD_SQL_SAVEPOINT_UNDO] =
-        "ROLLBACK TO tidings",
-    [TDD_SQL_SAVEPOINT_END] =
-        "RELEASE tidings",
+    [TDD_SQL_SCHEMA_READ] = "SELECT name, value FROM tidings_schema",
+    [TDD_SQL_DATA_VERSION] = "PRAGMA main.data_version",
+    [TDD_SQL_SAVEPOINT] = "SAVEPOINT tidings",
+    [TDD_SQL_SAVEPOINT_UNDO] = "ROLLBACK TO tidings",
+    [TDD_SQL_SAVEPOINT_END] = "RELEASE tidings",
 
     /* ---- outbox */
-    [TDD_SQL_OUTBOX_SEQUENCE] =
-        "SELECT seq FROM sqlite_sequence WHERE name = 'tidings_outbox'",
+    [TDD_SQL_OUTBOX_SEQUENCE] = "SELECT seq FROM sqlite_sequence WHERE name = 'tidings_outbox'",
     [TDD_SQL_OUTBOX_WAITING] =
         "SELECT count(*) FROM (SELECT 1 FROM tidings_outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2)",
     [TDD_SQL_OUTBOX_READ] =
         "SELECT " OUTBOX_COLUMNS " FROM tidings_outbox WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-    [TDD_SQL_OUTBOX_FIND] =
-        "SELECT " OUTBOX_COLUMNS " FROM tidings_outbox WHERE id = ?1",
+    [TDD_SQL_OUTBOX_FIND] = "SELECT " OUTBOX_COLUMNS " FROM tidings_outbox WHERE id = ?1",
     [TDD_SQL_OUTBOX_INSERT] =
         "INSERT INTO tidings_outbox(" OUTBOX_INSERT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, "
         "?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
@@ -118,8 +111,7 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
         "reported_at, (SELECT count(*) FROM tidings_lease) FROM tidings_lease ORDER BY name",
 
     /* ---- inbox */
-    [TDD_SQL_INBOX_STATE] =
-        "SELECT outcome, attempts FROM tidings_inbox WHERE " BY_REF,
+    [TDD_SQL_INBOX_STATE] = "SELECT outcome, attempts FROM tidings_inbox WHERE " BY_REF,
     [TDD_SQL_INBOX_CLAIM] =
         "INSERT INTO tidings_inbox(consumer, source, id, outcome, attempts, origin, "
         "published_at, seen_at, settled_at) VALUES (?1, ?2, ?3, 'effect', 1, ?4, ?5, ?6, ?6) ON "
@@ -149,10 +141,8 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
         "SELECT 1 FROM tidings_parked WHERE " BY_REF " AND body_dropped = 0",
     [TDD_SQL_PARKED_PLACE] =
         "SELECT arrival, shard, partition_key FROM tidings_parked WHERE " BY_REF,
-    [TDD_SQL_PARKED_HISTORY] =
-        "SELECT history FROM tidings_parked WHERE " BY_REF,
-    [TDD_SQL_PARKED_BY_REF] =
-        "SELECT " PARKED_COLUMNS " FROM tidings_parked WHERE " BY_REF,
+    [TDD_SQL_PARKED_HISTORY] = "SELECT history FROM tidings_parked WHERE " BY_REF,
+    [TDD_SQL_PARKED_BY_REF] = "SELECT " PARKED_COLUMNS " FROM tidings_parked WHERE " BY_REF,
     [TDD_SQL_PARKED_BY_ARRIVAL] =
         "SELECT " PARKED_COLUMNS " FROM tidings_parked WHERE arrival = ?1",
     [TDD_SQL_PARKED_INSERT] =
@@ -171,8 +161,7 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
         "?15), last_failed_at = coalesce(?15, last_failed_at), history = ?16, body_dropped = "
         "body_dropped OR ?17, body = CASE WHEN ?17 THEN NULL ELSE body END, original_body = CASE "
         "WHEN ?17 THEN NULL ELSE original_body END, origin = coalesce(origin, ?18) WHERE " BY_REF,
-    [TDD_SQL_PARKED_DELETE] =
-        "DELETE FROM tidings_parked WHERE " BY_REF,
+    [TDD_SQL_PARKED_DELETE] = "DELETE FROM tidings_parked WHERE " BY_REF,
     [TDD_SQL_PARKED_COUNTS] =
         "SELECT coalesce(sum(outcome = 'retry'), 0), coalesce(sum(outcome = 'blocked'), 0), "
         "coalesce(sum(outcome = 'dead'), 0), coalesce(sum(outcome = 'discarded'), 0), (SELECT "
@@ -196,8 +185,8 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
         "UPDATE tidings_parked SET attempts = attempts + 1, running = 1, due_at = ?2, "
         "lease_fence = ?3, revision = revision + 1 WHERE arrival = ?1",
     [TDD_SQL_PARKED_RETURN] =
-        "UPDATE tidings_parked SET running = 0, due_at = ?4, revision = revision + 1 WHERE "
-        BY_REF " AND outcome = 'retry' AND running = 1",
+        "UPDATE tidings_parked SET running = 0, due_at = ?4, revision = revision + 1 WHERE " BY_REF
+        " AND outcome = 'retry' AND running = 1",
 
     /* ---- keys */
     [TDD_SQL_KEY_BLOCKED] =
@@ -239,8 +228,7 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
         "UPDATE tidings_parked SET envelope = ?2, original_body = CASE WHEN ?3 AND NOT "
         "original_kept THEN body ELSE original_body END, original_kept = original_kept OR ?3, "
         "body = CASE WHEN ?3 THEN ?4 ELSE body END, revision = revision + 1 WHERE arrival = ?1",
-    [TDD_SQL_CHANGE_HISTORY] =
-        "UPDATE tidings_parked SET history = ?2 WHERE arrival = ?1",
+    [TDD_SQL_CHANGE_HISTORY] = "UPDATE tidings_parked SET history = ?2 WHERE arrival = ?1",
     [TDD_SQL_AUDIT_ADD] =
         "INSERT INTO tidings_audit(at, actor, action, consumer, source, id, detail) VALUES (?1, "
         "?2, ?3, ?4, ?5, ?6, ?7)",

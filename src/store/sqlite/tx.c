@@ -3,9 +3,8 @@
  *
  * Must not know: tables.
  * Invariants: the write lock is taken at BEGIN and never waited for later; a commit is synced after
- * the lock was given back. Only who holds the write lock checkpoints: before SQLite 3.51.3 a
- * checkpoint beside another connection's commit could damage the file, and a transaction of ours
- * cannot checkpoint its own connection, so a second one does it meanwhile.
+ * the lock was given back. Before SQLite 3.51.3 a checkpoint could damage the file if another
+ * connection began the WAL anew at the same moment; checkpoint() says how that is kept out.
  */
 #include "store/sqlite/internal.h"
 
@@ -75,29 +74,23 @@ static enum td_err checkpointer(struct tdd_sqlite *s, struct td_error *err)
     return TD_OK;
 }
 
-/* Best effort, save for a failed sync: a WAL that stays long costs space, not data. */
-static enum td_err checkpoint_if_long(struct tdd_sqlite *s, struct td_error *err)
+/*
+ * The damage of old SQLite versions needs a WAL that is begun anew after a checkpoint has looked at
+ * it. That takes a WAL of which everything is in the database file already. So: whoever holds the
+ * checkpoint byte of the owner file is the only one of us who moves pages, and has committed frames
+ * since it got the byte. Those keep the WAL from being begun anew until they were moved, and the
+ * write lock stays free for applications meanwhile.
+ */
+static enum td_err checkpoint(struct tdd_sqlite *s, struct td_error *err)
 {
-    if (tdi_db_wal_pages(&s->db) < TDI_DB_WAL_CHECKPOINT_PAGES) {
-        s->checkpoint_at = TDI_DB_WAL_CHECKPOINT_PAGES;
-    }
-    if (tdi_db_wal_pages(&s->db) < s->checkpoint_at) {
-        return TD_OK;
-    }
     struct td_error why;
     enum td_err rc = checkpointer(s, &why);
-    bool never = s->db.busy_never;
-    s->db.busy_never = true;
-    if (rc == TD_OK) {
-        rc = tdi_db_begin(&s->db, true, &why);
-    }
-    s->db.busy_never = never;
     if (rc == TD_OK) {
         rc = tdi_db_checkpoint(&s->checkpointer, false, &why);
-        tdi_db_rollback(&s->db);
     }
     /* What a reader still needs stays; it is not tried again after every single commit. */
     s->checkpoint_at = tdi_db_wal_pages(&s->db) + TDI_DB_WAL_CHECKPOINT_PAGES;
+    /* A WAL that stays long costs space, not data; a failed sync is the end. */
     if (s->checkpointer_open && s->checkpointer.sync_failed) {
         s->db.sync_failed = true;
         if (err != NULL) {
@@ -106,6 +99,28 @@ static enum td_err checkpoint_if_long(struct tdd_sqlite *s, struct td_error *err
         return rc;
     }
     return TD_OK;
+}
+
+static bool checkpoint_is_due(struct tdd_sqlite *s)
+{
+    if (tdi_db_wal_pages(&s->db) < TDI_DB_WAL_CHECKPOINT_PAGES) {
+        s->checkpoint_at = TDI_DB_WAL_CHECKPOINT_PAGES;
+    }
+    return tdi_db_wal_pages(&s->db) >= s->checkpoint_at;
+}
+
+/* Without an owner file (a VFS of tests) the write lock does what its byte does otherwise. */
+static enum td_err checkpoint_under_lock(struct tdd_sqlite *s, struct td_error *err)
+{
+    s->db.busy_never = true;
+    enum td_err rc = tdi_db_begin(&s->db, true, NULL);
+    s->db.busy_never = false;
+    if (rc != TD_OK) {
+        return TD_OK;
+    }
+    rc = checkpoint(s, err);
+    tdi_db_rollback(&s->db);
+    return rc;
 }
 
 /* ---- transactions --------------------------------------------------------------------------- */
@@ -136,12 +151,23 @@ static void lock_ended(struct tdd_sqlite *s)
 
 static enum td_err commit(struct tdd_sqlite *s, bool sync, struct td_error *err)
 {
+    bool due = checkpoint_is_due(s);
+    enum tdd_lock lock = due ? tdd_owner_lock(s, TDD_CHECKPOINT_BYTE) : TDD_LOCK_OTHERS;
+    uint64_t before = s->db.wal_commits;
     enum td_err rc = tdi_db_commit(&s->db, err);
     lock_ended(s);
     if (rc == TD_OK && sync) {
         rc = tdi_db_sync(&s->db, err);
     }
-    return rc == TD_OK ? checkpoint_if_long(s, err) : rc;
+    if (rc == TD_OK && lock == TDD_LOCK_OURS && s->db.wal_commits != before) {
+        rc = checkpoint(s, err);
+    } else if (rc == TD_OK && lock == TDD_LOCK_NONE) {
+        rc = checkpoint_under_lock(s, err);
+    }
+    if (lock == TDD_LOCK_OURS) {
+        tdd_owner_unlock(s, TDD_CHECKPOINT_BYTE);
+    }
+    return rc;
 }
 
 enum td_err tdd_tx_begin(struct tdd_sqlite *s, const char *op, struct td_error *err)
@@ -179,6 +205,7 @@ enum td_err tdd_begin(struct td_store *store, struct td_error *err)
     if (rc == TD_OK) {
         s->tx_open = true;
         s->savepoint_open = false;
+        s->undone = false;
     }
     return rc;
 }
@@ -210,6 +237,7 @@ enum td_err tdd_savepoint_end(struct td_store *store, bool keep, struct td_error
         rc = tdd_fail(TD_ERR_INTERNAL, "savepoint_end", err, "no savepoint is open");
     }
     if (rc == TD_OK && !keep) {
+        s->undone = true;
         rc = tdd_stmt(s, TDD_SQL_SAVEPOINT_UNDO, &stmt, "savepoint_end", err);
         if (rc == TD_OK) {
             rc = tdd_run(s, stmt, NULL, "savepoint_end", err);

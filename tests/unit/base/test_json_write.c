@@ -33,7 +33,7 @@ static void strings_are_escaped(void **state)
     WRITTEN("\x1b[31m", "\"\\u001b[31m\"");
     WRITTEN("\x7f", "\"\\u007f\"");
     WRITTEN("\xc2\x80\xc2\x9b\xc2\x9f", "\"\\u0080\\u009b\\u009f\"");
-    WRITTEN("\xc2\xa0", "\"\xc2\xa0\"");
+    WRITTEN("\xc2\xa0\xc3\x84", "\"\xc2\xa0\xc3\x84\"");
     WRITTEN("\xe4\xb8\xad\xc3\xa4\xf0\x9f\x98\x80", "\"\xe4\xb8\xad\xc3\xa4\xf0\x9f\x98\x80\"");
 }
 

@@ -86,6 +86,8 @@ static void values_are_quoted_where_needed(void **state)
         {"a=b", "\"a=b\""},
         {"\x7f", "\"\\x7f\""},
         {"\xc3\xa4", "\"\xc3\xa4\""},
+        {"\xc3\x84\xc2\xa0", "\"\xc3\x84\xc2\xa0\""},
+        {"\x80", "\"\\x80\""},
         {"!~", "!~"},
     };
     struct fixture f;

@@ -20,7 +20,7 @@ const char test_full[] =
     "  main: { driver: embedded, path: broker.d }\n"
     "topics:\n"
     "  orders: { broker: main, owner: order-team, key: required, types: [\"order.*\"],\n"
-    "            retention: 7d, partitions: 8, max_bytes: 2MiB, unrouted: count }\n"
+    "            retention: 7d, partitions: 8, max_bytes: 2MiB, unrouted: dead }\n"
     "  stock:\n"
     "    types: [stock.low, \"stock.#\"]\n"
     "outboxes:\n"

@@ -46,7 +46,8 @@ static void read_case(struct bad_case *c)
 static const char *value_of(const char *line, const char *key)
 {
     size_t len = strlen(key);
-    return strncmp(line, key, len) == 0 && strncmp(line + len, ": ", 2) == 0 ? line + len + 2 : NULL;
+    return strncmp(line, key, len) == 0 && strncmp(line + len, ": ", 2) == 0 ? line + len + 2
+                                                                             : NULL;
 }
 
 static void take_line(struct bad_case *c, const char *line)

@@ -34,7 +34,7 @@ static void test_full_topology(void **state)
     assert_int_equal(t->retention_us, 7 * DAY_US);
     assert_int_equal(t->partitions, 8);
     assert_int_equal(t->max_bytes, 2 * 1024 * 1024);
-    assert_int_equal(t->unrouted, TDI_UNROUTED_COUNT);
+    assert_int_equal(t->unrouted, TDI_UNROUTED_DEAD);
     t = &c->topics[1];
     assert_ptr_equal(t->broker, &c->brokers[0]);
     assert_false(t->key_required);
@@ -171,7 +171,6 @@ static void test_defaults(void **state)
     test_loaded_release(&l);
 }
 
-
 static void test_every_default_is_valid(void **state)
 {
     (void)state;
@@ -201,9 +200,7 @@ static void test_every_default_is_valid(void **state)
 static void test_paths_are_relative_to_the_file(void **state)
 {
     (void)state;
-    char text[sizeof(small) + 1];
-    memcpy(text, small, sizeof(small));
-    test_write("other.yaml", text, strlen(text));
+    test_write("other.yaml", test_full, strlen(test_full));
     char cwd[256];
     assert_non_null(getcwd(cwd, sizeof(cwd)));
     char path[300];
@@ -211,7 +208,8 @@ static void test_paths_are_relative_to_the_file(void **state)
     struct loaded l = test_load_file(path, NULL);
     assert_int_equal(l.code, TD_OK);
     assert_str(l.config->folder, cwd);
-    assert_str(l.config->consumers[0].directory, cwd);
+    assert_str(l.config->consumers[1].directory, cwd);
+    assert_str(l.config->stores[1].location, "/var/lib/crm.db");
     assert_true(tdi_str_starts(l.config->stores[0].location, cwd));
     assert_string_equal(l.config->stores[0].location.data + strlen(cwd), "/shop.db");
     test_loaded_release(&l);
@@ -260,15 +258,34 @@ static void test_notes_are_no_mistakes(void **state)
     test_loaded_release(&l);
 }
 
-static void test_tiers_are_not_cut(void **state)
+static void test_highest_values(void **state)
 {
     (void)state;
     struct loaded l = test_load_good(
         "service: s\nstores: { a: { path: a } }\nbrokers: { b: { path: b } }\n"
-        "topics: { t: { types: [x] } }\n"
-        "consumers:\n  c:\n    from: t\n    retry: { delays: [5h] }\n"
-        "    handler: { exec: { command: [cat] } }\n",
+        "topics: { t: { types: [x], max_bytes: 64MiB, partitions: 1024 } }\n"
+        "consumers:\n  c:\n    from: t\n    retry: { factor: 100, attempts: 1000, initial: 1ms }\n"
+        "    breaker: { share: 100% }\n    inbox: { keep: 3650d }\n"
+        "    handler: { exec: { command: [cat], workers: 256 } }\n",
         NULL);
+    assert_int_equal(l.config->topics[0].max_bytes, 64 * 1024 * 1024);
+    assert_int_equal(l.config->topics[0].partitions, 1024);
+    assert_int_equal(l.config->consumers[0].breaker.share_percent, 100);
+    assert_int_equal(l.config->consumers[0].retry.attempts, 1000);
+    assert_int_equal(l.config->consumers[0].workers, 256);
+    assert_int_equal(l.config->consumers[0].inbox_keep_us, 3650 * DAY_US);
+    test_loaded_release(&l);
+}
+
+static void test_tiers_are_not_cut(void **state)
+{
+    (void)state;
+    struct loaded l =
+        test_load_good("service: s\nstores: { a: { path: a } }\nbrokers: { b: { path: b } }\n"
+                       "topics: { t: { types: [x] } }\n"
+                       "consumers:\n  c:\n    from: t\n    retry: { delays: [5h] }\n"
+                       "    handler: { exec: { command: [cat] } }\n",
+                       NULL);
     assert_int_equal(l.config->consumers[0].retry.max_delay_us, 5 * 3600 * TD_SECOND_US);
     test_loaded_release(&l);
 }
@@ -285,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_lookups),
         cmocka_unit_test(test_notes_are_no_mistakes),
+        cmocka_unit_test(test_highest_values),
         cmocka_unit_test(test_tiers_are_not_cut),
     };
     return cmocka_run_group_tests(tests, test_folder_enter, test_folder_leave);
