@@ -19,7 +19,8 @@ enum statement {
 static const char *const statements[STATEMENTS] = {
     [BEGIN_TX] = "BEGIN IMMEDIATE",
     [COMMIT_TX] = "COMMIT",
-    [ADD_EVENT] = "INSERT INTO tidings_outbox(type, partition_key, body) VALUES('order.paid', ?1, ?2)",
+    [ADD_EVENT] =
+        "INSERT INTO tidings_outbox(type, partition_key, body) VALUES('order.paid', ?1, ?2)",
     [ADD_ORDER] = "INSERT INTO orders(user_id, total) VALUES(?1, ?2)",
     [EFFECTS_AFTER] = "SELECT rowid, amount FROM effect WHERE rowid > ?1 ORDER BY rowid LIMIT ?2",
     [NUMBERS + BENCH_EFFECTS] = "SELECT coalesce(max(rowid), 0) FROM effect",
@@ -41,7 +42,7 @@ static enum td_err failed(struct bench_db *db, const char *what, struct td_error
 static enum td_err exec(struct bench_db *db, const char *sql, struct td_error *err)
 {
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? TD_OK
-                                                                         : failed(db, sql, err);
+                                                                        : failed(db, sql, err);
 }
 
 enum td_err bench_db_open(const char *path, struct bench_db **ret, struct td_error *err)

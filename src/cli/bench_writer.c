@@ -20,18 +20,19 @@ struct writer {
     const struct bench_writer *o;
     struct bench_db *db;
     struct tdi_random random;
-    double *sums;    /* Zipf: sums[i] = 1/1 + ... + 1/(i+1) */
+    double *sums; /* Zipf: sums[i] = 1/1 + ... + 1/(i+1) */
     int64_t written;
 };
 
 void bench_body(char body[BENCH_BODY_BYTES], int64_t user, int64_t number)
 {
     char start[BENCH_BODY_BYTES];
-    int len = snprintf(start, sizeof(start),
-                       "{\"user_id\":%lld,\"currency\":\"EUR\",\"total\":{\"net\":\"84.03\",\"points\":%lld},"
-                       "\"items\":[{\"sku\":\"A-1001\",\"count\":2},{\"sku\":\"B-77\",\"count\":1}],"
-                       "\"note\":\"",
-                       (long long)user, (long long)number);
+    int len = snprintf(
+        start, sizeof(start),
+        "{\"user_id\":%lld,\"currency\":\"EUR\",\"total\":{\"net\":\"84.03\",\"points\":%lld},"
+        "\"items\":[{\"sku\":\"A-1001\",\"count\":2},{\"sku\":\"B-77\",\"count\":1}],"
+        "\"note\":\"",
+        (long long)user, (long long)number);
     memcpy(body, start, (size_t)len);
     memset(body + len, 'x', BENCH_BODY_BYTES - (size_t)len);
     memcpy(body + BENCH_BODY_BYTES - 2, "\"}", 2);
@@ -54,8 +55,8 @@ static size_t next_key(struct writer *w)
     if (w->o->keys == BENCH_KEYS_ONE) {
         return 0;
     }
-    double at = (double)(tdi_random_u64(&w->random) >> 11) / 9007199254740992.0 *
-                w->sums[BENCH_KEYS - 1];
+    double at =
+        (double)(tdi_random_u64(&w->random) >> 11) / 9007199254740992.0 * w->sums[BENCH_KEYS - 1];
     size_t low = 0, high = BENCH_KEYS - 1;
     while (low < high) {
         size_t middle = (low + high) / 2;

@@ -290,9 +290,10 @@ const struct cli_command cli_command_check = {
     .name = "check",
     .operands = "",
     .summary = "Check the configuration, databases and brokers, and say what each consumer gives",
-    .text = "Mistakes in the file end with 78, findings (a missing table, a queue that nobody\n"
-            "reads, an inbox window that is short) with 1. Warnings are advice and change no exit code. Nothing is\n"
-            "changed or started.",
+    .text =
+        "Mistakes in the file end with 78, findings (a missing table, a queue that nobody\n"
+        "reads, an inbox window that is short) with 1. Warnings are advice and change no exit code. Nothing is\n"
+        "changed or started.",
     .examples = "tidings check\ntidings check -c shop.yaml --json",
     CLI_OPTIONS(check_options),
     .run = check_run,

@@ -292,8 +292,8 @@ static bool prune(struct tdi_consumer *c, td_time_us now)
         return false;
     }
     c->prune_at = now + PRUNE_EVERY_US;
-    if (c->o.store_driver->inbox_prune(c->store, c->o.name, c->o.inbox_keep_us,
-                                       c->o.parked_keep_us, PRUNE_MAX, &removed, &err) != TD_OK) {
+    if (c->o.store_driver->inbox_prune(c->store, c->o.name, c->o.inbox_keep_us, c->o.parked_keep_us,
+                                       PRUNE_MAX, &removed, &err) != TD_OK) {
         tdi_store_failed(c, &err);
     } else if (removed == PRUNE_MAX) {
         c->prune_at = now + TD_SECOND_US / 2;

@@ -374,9 +374,8 @@ bool tdi_session_renew(struct tdi_consumer *c, td_time_us now)
 void tdi_session_clear_unclean(struct tdi_consumer *c)
 {
     struct td_error err = {0};
-    if (c->lease.unclean &&
-        c->o.store_driver->lease_clear_unclean(c->store, tdi_str(c->lease_name), c->lease.fence,
-                                               &err) != TD_OK) {
+    if (c->lease.unclean && c->o.store_driver->lease_clear_unclean(c->store, tdi_str(c->lease_name),
+                                                                   c->lease.fence, &err) != TD_OK) {
         tdi_store_failed(c, &err);
         return;
     }

@@ -44,9 +44,8 @@ static void pick(struct tdi_consumer *c)
     struct tdi_transaction *tx = &c->tx;
     tdi_tx_cover(c);
     struct tdi_work *w = tx->cursor;
-    bool full = tx->covered_count > 0 &&
-                (tx->alone || tx->covered_count == tx->covered_max ||
-                 tdi_now(c) >= tx->budget_until);
+    bool full = tx->covered_count > 0 && (tx->alone || tx->covered_count == tx->covered_max ||
+                                          tdi_now(c) >= tx->budget_until);
     if (w == NULL || tx->stop || full || tx->covered_count >= tx->todo) {
         finish(c);
         return;

@@ -258,8 +258,7 @@ void tables_settle(struct fake_tables *t, td_time_us now, struct td_settle *s)
     put(key, sizeof(key), p != NULL ? tdi_str(p->key) : key_text);
     bool has_key = p != NULL ? p->has_key : key_text.data != NULL;
     enum td_outcome outcome = s->outcome;
-    if (outcome == TD_OUTCOME_BLOCKED &&
-        !key_blocked(t, key, p != NULL ? p->arrival : INT64_MAX)) {
+    if (outcome == TD_OUTCOME_BLOCKED && !key_blocked(t, key, p != NULL ? p->arrival : INT64_MAX)) {
         outcome = TD_OUTCOME_RETRY;
     }
     TDI_ASSERT(s->claimed || s->attempts >= state.attempts);

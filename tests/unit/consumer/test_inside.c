@@ -222,8 +222,8 @@ static void known_row_marks_key_without_reload(void **state)
         fake_publish_key(r.w, "m0", "k");
         fake_publish_key(r.w, "m1", "k");
         fake_publish_key(r.w, "x0", "x");
-        fake_script(r.w,
-                    &(struct fake_script){.id = "x0", .times = singly * 2, .kind = TD_VERDICT_DEAD});
+        fake_script(
+            r.w, &(struct fake_script){.id = "x0", .times = singly * 2, .kind = TD_VERDICT_DEAD});
         rig_run(&r, SECONDS(1));
         assert_outcome(&r, "m1", TD_OUTCOME_BLOCKED);
         fake_publish_key(r.w, "m2", "k"); /* and it stays so */

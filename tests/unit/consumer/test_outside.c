@@ -333,8 +333,8 @@ static void breaker_no_dead_letters(void **state)
     (void)state;
     for (int outside = 0; outside < 2; outside++) {
         struct rig r = rig_new(TDI_ORDER_NONE, outside != 0);
-        r.o.breaker =
-            (struct tdi_breaker_policy){.failures = 5, .share_percent = 50, .window_us = SECONDS(10)};
+        r.o.breaker = (struct tdi_breaker_policy){
+            .failures = 5, .share_percent = 50, .window_us = SECONDS(10)};
         publish_many(&r, 200, NULL);
         fake_script(r.w,
                     &(struct fake_script){.times = -1, .kind = TD_VERDICT_RETRY, .broken = true});
@@ -364,8 +364,8 @@ static void breaker_probes_with_a_parked_message(void **state)
     (void)state;
     for (int outside = 0; outside < 2; outside++) {
         struct rig r = rig_new(TDI_ORDER_BLOCK, outside != 0);
-        r.o.breaker =
-            (struct tdi_breaker_policy){.failures = 2, .share_percent = 50, .window_us = SECONDS(10)};
+        r.o.breaker = (struct tdi_breaker_policy){
+            .failures = 2, .share_percent = 50, .window_us = SECONDS(10)};
         publish_many(&r, 1, "k"); /* nothing waits in the broker that could be the probe */
         fake_script(r.w,
                     &(struct fake_script){.times = -1, .kind = TD_VERDICT_RETRY, .broken = true});

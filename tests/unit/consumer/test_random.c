@@ -27,10 +27,10 @@ struct id {
     char name[8];
     const char *key; /* NULL: none */
     bool published;
-    bool bad;        /* always dead */
-    bool poison;     /* always kills */
+    bool bad;    /* always dead */
+    bool poison; /* always kills */
     int replays;
-    bool was_dead;   /* release: what comes later may pass it */
+    bool was_dead; /* release: what comes later may pass it */
 };
 
 struct sim {
@@ -298,8 +298,8 @@ static void check_effects(struct sim *s)
 
 static bool at_rest(const struct sim *s)
 {
-    return fake_broker_unsettled(s->r.w) == 0 &&
-           fake_parked_count(s->r.w, TD_OUTCOME_RETRY) == 0 && !fake_unclean(s->r.w);
+    return fake_broker_unsettled(s->r.w) == 0 && fake_parked_count(s->r.w, TD_OUTCOME_RETRY) == 0 &&
+           !fake_unclean(s->r.w);
 }
 
 static size_t effect_place(const struct sim *s, const struct id *id)
@@ -437,7 +437,8 @@ static void run_schedule(uint64_t seed, bool trace)
 static uint64_t number(const char *name, uint64_t otherwise)
 {
     int64_t value = 0;
-    return tdi_str_to_i64(tdi_str(getenv(name)), &value) && value >= 0 ? (uint64_t)value : otherwise;
+    return tdi_str_to_i64(tdi_str(getenv(name)), &value) && value >= 0 ? (uint64_t)value
+                                                                       : otherwise;
 }
 
 static void random_schedules(void **state)

@@ -221,7 +221,8 @@ static void too_many_clients_are_told_so(void **state)
     for (size_t i = 0; i < MAX; i++) {
         all[i] = broker_open(&e.base, TD_BROKER_PUBLISH);
     }
-    assert_int_equal(tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &more, &err), TD_ERR_BUSY);
+    assert_int_equal(tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &more, &err),
+                     TD_ERR_BUSY);
     assert_int_equal(err.class_, TD_CLASS_RETRY);
     tdi_broker_close(all[0]);
     /* The place becomes free when the owner has seen it. */
