@@ -251,8 +251,8 @@ static enum td_err fh_run(struct td_handler *head, struct td_store *store,
         }
         fill_verdict(w, a, &s, runs[i].message->id, &ret_verdicts[i]);
         *ret_done = i + 1;
-        if (s.kind == TD_VERDICT_RETRY || s.kind == TD_VERDICT_DEAD) {
-            /* Something was written before it failed: it must be undone. */
+        if (s.kind != TD_VERDICT_OK) {
+            /* Something was written before that verdict: it must be undone. */
             fake_store_effect(store, runs[i].message);
             break;
         }

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "fake/consumer_tables.h"
+#include "fake/consumer_unused.h"
 
 struct fake_store {
     struct td_store head;
@@ -479,6 +480,7 @@ const struct td_store_driver fake_store_driver = {
     .parked_keys = fs_keys,
     .inbox_prune = fs_prune,
     .counts = fs_counts,
+    STORE_UNUSED,
 };
 
 /* ---- for handlers and tests ---- */

@@ -337,8 +337,8 @@ static void dropped_and_emitted_in_the_transaction(void **state)
     (void)state;
     struct rig r = rig_new(TDI_ORDER_BLOCK, false);
     publish_many(&r, 3, "k");
-    fake_script(r.w, &(struct fake_script){.id = "m0", .times = 1, .kind = TD_VERDICT_DROP});
-    fake_script(r.w, &(struct fake_script){.id = "m1", .times = 1, .emit = true});
+    fake_script(r.w, &(struct fake_script){.id = "m0", .times = 2, .kind = TD_VERDICT_DROP});
+    fake_script(r.w, &(struct fake_script){.id = "m1", .times = 2, .emit = true});
     rig_start(&r);
     rig_run(&r, SECONDS(1));
     assert_outcome(&r, "m0", TD_OUTCOME_DROPPED);

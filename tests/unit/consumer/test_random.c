@@ -9,7 +9,7 @@
  *   attempts    never above the limit; a message that kills is found
  *   end         everything comes to rest when the faults stop
  *
- * TDI_RANDOM_COUNT schedules (default 3000) from TDI_RANDOM_SEED on; TDI_RANDOM_TRACE prints one.
+ * TDI_RANDOM_COUNT schedules (default 2000) from TDI_RANDOM_SEED on; TDI_RANDOM_TRACE prints one.
  */
 #include "rig.h"
 
@@ -445,7 +445,7 @@ static void random_schedules(void **state)
 {
     (void)state;
     uint64_t first = number("TDI_RANDOM_SEED", 1);
-    uint64_t count = number("TDI_RANDOM_COUNT", 3000);
+    uint64_t count = number("TDI_RANDOM_COUNT", 2000);
     for (uint64_t i = 0; i < count; i++) {
         run_schedule(first + i, getenv("TDI_RANDOM_TRACE") != NULL);
     }
