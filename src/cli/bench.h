@@ -153,6 +153,7 @@ struct bench_writer {
     int rows;            /* of one commit */
     int rate;            /* rows a second; 0: as fast as the backlog allows */
     bool note;           /* when each row was committed */
+    bool polite;         /* leaves the write lock free as long as it had it */
     enum bench_keys keys;
 };
 
