@@ -79,6 +79,8 @@ struct td_store_options {
     struct tdi_random *random;
     td_time_us operation_timeout_us; /* 0: 5 s */
     td_time_us write_budget_us;      /* a write transaction should end within this; 0: 20 ms */
+    td_time_us lock_wait_us;         /* relay_settle, lease_renew and outbox_purge wait so long for
+                                        the write lock, then BUSY; 0: the operation timeout */
     bool create;                     /* make the database when it is missing (init only) */
     bool read_only;                  /* never write, not even a schema (status, trace) */
     bool schema_any;                 /* open although tables are missing or old (init only) */

@@ -222,8 +222,13 @@ enum tdi_step tdi_relay_purge(struct tdi_relay *r, td_time_us now)
     r->purge_at = now + TDI_RELAY_PURGE_US;
     if (r->store->driver->outbox_purge(r->store, r->o.keep_us, TDI_RELAY_PURGE_ROWS, &removed,
                                        &err) != TD_OK) {
+        if (tdi_relay_lock_missed(r, &err)) {
+            r->purge_at = now + TD_SECOND_US;
+            return TDI_STEP_AGAIN;
+        }
         return housekeeping_failed(r, &err);
     }
+    tdi_relay_wrote(r);
     if (removed >= TDI_RELAY_PURGE_ROWS) {
         r->purge_at = now + TDI_RELAY_PURGE_MORE_US;
     }

@@ -21,6 +21,8 @@ static void take_options(struct tdi_relay *r, const struct tdi_relay_options *o)
 {
     r->o = *o;
     r->o.broker.role = TD_BROKER_PUBLISH;
+    r->o.store.lock_wait_us =
+        o->store.lock_wait_us > 0 ? o->store.lock_wait_us : TDI_RELAY_LOCK_WAIT_US;
     r->o.lease_ttl_us = o->lease_ttl_us > 0 ? o->lease_ttl_us : TDI_RELAY_LEASE_TTL_US;
     r->o.position_interval_us =
         o->position_interval_us > 0 ? o->position_interval_us : TDI_RELAY_POSITION_INTERVAL_US;
@@ -66,6 +68,8 @@ enum td_err tdi_relay_new(const struct tdi_relay_options *o, struct tdi_relay **
         return td_error_set(err, TD_ERR_NOMEM, "no memory for the window of a relay");
     }
     r->store_retry_at = INT64_MIN;
+    r->write_at = INT64_MIN;
+    r->busy_since = TD_TIME_NONE;
     r->broker_retry_at = INT64_MIN;
     r->pending_counted = -1;
     r->oldest_counted_us = TD_TIME_NONE;

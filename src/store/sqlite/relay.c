@@ -211,7 +211,7 @@ enum td_err tdd_relay_settle(struct td_store *store, const struct td_relay_settl
                              struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
-    enum td_err rc = tdd_tx_begin(s, "relay_settle", err);
+    enum td_err rc = tdd_tx_begin_soon(s, "relay_settle", err);
     if (rc != TD_OK) {
         return rc;
     }
@@ -238,7 +238,7 @@ enum td_err tdd_outbox_purge(struct td_store *store, td_time_us keep_us, size_t 
     struct tdd_sqlite *s = tdd_session(store);
     sqlite3_stmt *stmt = NULL;
     int64_t removed = 0;
-    enum td_err rc = tdd_tx_begin(s, "outbox_purge", err);
+    enum td_err rc = tdd_tx_begin_soon(s, "outbox_purge", err);
     if (rc != TD_OK) {
         return rc;
     }
