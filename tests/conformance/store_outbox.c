@@ -229,6 +229,19 @@ static void test_wait_wakes(void **state)
     assert_true(woken);
 }
 
+/* What was committed before anybody watched must not be slept over. */
+static void test_first_wait_does_not_sleep(void **state)
+{
+    struct store_world *w = *state;
+    bool woken = false;
+    if ((w->rig->driver->caps & TD_STORE_WAKER) == 0) {
+        skip();
+    }
+    w->rig->app(w, "INSERT INTO tidings_outbox(type, body) VALUES ('a', '1')");
+    assert_ok(CALL(w->b, wait, in_us(w, 20 * TD_SECOND_US), &woken, &w->err));
+    assert_true(woken);
+}
+
 static void *interrupt_it(void *arg)
 {
     struct td_store *s = arg;
@@ -273,6 +286,7 @@ int main(void)
         TEST(test_rebuilt_table),
         TEST(test_find),
         TEST(test_wait_wakes),
+        TEST(test_first_wait_does_not_sleep),
         TEST(test_wait_is_interrupted),
     };
     int failed = 0;
