@@ -72,6 +72,7 @@ struct td_broker_info {
     size_t body_bytes_max;
     size_t header_bytes_max;
     int64_t owner_pid;       /* embedded: who owns it now; 0: nobody or not known */
+    td_time_us owner_since;  /* and since when; TD_TIME_NONE: not known */
 };
 
 /* ---- topology --------------------------------------------------------------------------- */
@@ -204,10 +205,14 @@ struct td_broker_driver {
     /* NULL, or why the instance stopped by itself (a failed sync is final). */
     enum td_err (*instance_health)(struct td_broker_instance *instance, struct td_error *err);
 
+    /* A session of the role in the options; b is zeroed and has its driver set. */
     enum td_err (*open)(struct td_broker *b, const struct td_broker_options *o,
                         struct td_error *err);
+    /* Give everything back. Never fails; takes half-open ones. */
     void (*close)(struct td_broker *b);
+    /* From any thread: make the slot that is running return TD_ERR_INTERRUPTED soon. */
     void (*interrupt)(struct td_broker *b);
+    /* Version, identity, limits, and what an operator should be warned of. */
     enum td_err (*info)(struct td_broker *b, struct tdi_arena *a, struct td_broker_info *ret_info,
                         struct td_error *err);
 
@@ -228,6 +233,7 @@ struct td_broker_driver {
     enum td_err (*collect)(struct td_broker *b, td_time_us deadline_us, struct td_published *ret,
                            size_t max, size_t *ret_count, struct td_error *err);
 
+    /* Begin deliveries to this session. */
     enum td_err (*subscribe)(struct td_broker *b, const struct td_subscription *sub,
                              struct td_error *err);
     /* At most max deliveries; waits until something is there or until the deadline. Deliveries
@@ -246,6 +252,7 @@ struct td_broker_driver {
      * settled or forgotten and the broker may give it away. Without this call the driver gives it
      * away at the event's deadline. */
     enum td_err (*shard_release)(struct td_broker *b, int32_t shard, struct td_error *err);
+    /* How far a consumer is behind, an entry for each shard. */
     enum td_err (*lag)(struct td_broker *b, struct td_str consumer, struct tdi_arena *a,
                        struct td_lag **ret, size_t *ret_count, struct td_error *err);
     /* Optional: go back (or forward) in a kept history. */

@@ -121,9 +121,10 @@ struct td_handler_driver {
     /* -- inside ---- */
     /* Prepare statements on this session of the store; again after each new session. */
     enum td_err (*prepare)(struct td_handler *h, struct td_store *store, struct td_error *err);
-    /* Run all in order in the open transaction. verdicts[i] for runs[i]. A verdict other than OK or
-     * DROP of one of several leaves the transaction to be rolled back by the caller, who then runs
-     * singly; *ret_done = how many have a verdict (the last of them is the first failure). */
+    /* Run all in order in the open transaction. verdicts[i] for runs[i]. A verdict other than OK
+     * ends the run: *ret_done = how many have a verdict (that one is the last). Something of it and
+     * of later messages may be in the transaction, so the caller undoes all that this call did, and
+     * then runs singly if there were several. */
     enum td_err (*run)(struct td_handler *h, struct td_store *store, const struct td_run *runs,
                        size_t count, struct tdi_arena *a, struct td_verdict *ret_verdicts,
                        size_t *ret_done, struct td_error *err);

@@ -13,7 +13,8 @@
  *   - "tx" slots run inside the open transaction of the session. All other slots that write make
  *     one short transaction of their own and must not be called while one is open.
  *   - Times that are compared (leases, due times) are the store's, see now().
- *   - Names: consumer = "SERVICE.NAME" (or "relay:NAME"), relay = "OUTBOX.BROKER".
+ *   - Names: consumer = "SERVICE.NAME" (or "relay:NAME"), relay = "OUTBOX.BROKER". The lease whose
+ *     fence relay_settle() compares has the relay's name.
  *
  * Must not know: brokers, handlers, configuration files.
  */
@@ -253,12 +254,15 @@ struct td_parked_due {
     bool release_on_dead;         /* on_dead: release, for rows that are settled dead here */
 };
 
-/* What due rows were found; rows past their limit have been settled dead and are in `dead`. */
+/* What due rows were found; rows past their limit have been settled dead and are in `dead`, rows
+ * that a worker settled in a transaction of its own have been finished and are in `done`. */
 struct td_parked_batch {
     struct td_parked_row *rows;   /* leased; attempts counted and committed */
     size_t count;
     struct td_parked_row *dead;   /* exhausted or poison; key_blocked as in td_settle */
     size_t dead_count;
+    struct td_parked_row *done;   /* outcome as the inbox row had it; key_blocked likewise */
+    size_t done_count;
     td_time_us next_due_us;       /* store's time of the next row not returned; TD_TIME_NONE */
 };
 
@@ -352,6 +356,7 @@ struct td_store_driver {
     void (*close)(struct td_store *s);
     /* From any thread: make the slot that is running return TD_ERR_INTERRUPTED soon. */
     void (*interrupt)(struct td_store *s);
+    /* Version, identity and durable settings. */
     enum td_err (*info)(struct td_store *s, struct tdi_arena *a, struct td_store_info *ret_info,
                         struct td_error *err);
     /* Make or upgrade all tables to schema_wanted; writes the service's name. Repeatable. */
@@ -366,6 +371,7 @@ struct td_store_driver {
     enum td_err (*begin)(struct td_store *s, struct td_error *err);
     /* One level. Ended by savepoint_end: keep = false undoes all since. tx */
     enum td_err (*savepoint)(struct td_store *s, struct td_error *err);
+    /* The end of the one level that savepoint began. tx */
     enum td_err (*savepoint_end)(struct td_store *s, bool keep, struct td_error *err);
     /* End the transaction. commit: returns when it is on disk. After any failure of commit that is
      * not UNKNOWN the transaction is certainly rolled back and the session usable. tx */
@@ -375,6 +381,7 @@ struct td_store_driver {
     /* Make the relay known: it holds the outbox from purging from now on. A new one starts at the
      * lowest position of its siblings on this store, else at the beginning. Repeatable. */
     enum td_err (*relay_declare)(struct td_store *s, struct td_str relay, struct td_error *err);
+    /* The stored position of a declared relay. */
     enum td_err (*relay_position)(struct td_store *s, struct td_str relay,
                                   struct td_position *ret_position, struct td_error *err);
     /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body.
@@ -412,6 +419,7 @@ struct td_store_driver {
     /* A clean end; keeps the mark of an earlier unclean one. */
     enum td_err (*lease_release)(struct td_store *s, struct td_str name, int64_t fence,
                                  struct td_error *err);
+    /* Every lease, for status. Read only. */
     enum td_err (*lease_scan)(struct td_store *s, struct tdi_arena *a, struct td_lease_state **ret,
                               size_t *ret_count, struct td_error *err);
 
@@ -450,6 +458,7 @@ struct td_store_driver {
     enum td_err (*inbox_prune)(struct td_store *s, struct td_str consumer, td_time_us keep_us,
                                td_time_us parked_keep_us, size_t max, size_t *ret_removed,
                                struct td_error *err);
+    /* Numbers of one consumer, for status. Read only. */
     enum td_err (*counts)(struct td_store *s, struct td_str consumer,
                           struct td_consumer_counts *ret_counts, struct td_error *err);
 
@@ -464,8 +473,8 @@ struct td_store_driver {
                                  struct td_error *err);
 
     /* -- operator ---- */
-    /* At most max rows in order of (consumer, shard, arrival) after the cursor; *cursor is moved.
-     * The cursor starts as zeroes and ends when fewer than max come back. */
+    /* At most max rows in order of arrival after the cursor; *cursor is moved. It starts at 0; the
+     * scan ends when fewer than max come back. */
     enum td_err (*parked_scan)(struct td_store *s, const struct td_parked_filter *filter,
                                int64_t *cursor, size_t max, struct tdi_arena *a,
                                struct td_parked_row **ret_rows, size_t *ret_count,
@@ -473,18 +482,22 @@ struct td_store_driver {
     /* One change in one transaction, with its tidings_audit row. */
     enum td_err (*parked_change)(struct td_store *s, struct td_parked_change *change,
                                  struct td_error *err);
+    /* Numbers of one relay, for status. Read only. */
     enum td_err (*relay_stats)(struct td_store *s, struct td_str relay,
                                struct td_relay_stats *ret_stats, struct td_error *err);
     /* For trace: the outbox row, inbox rows and published entry of an id. *ret_found false: no. */
     enum td_err (*outbox_find)(struct td_store *s, struct td_str id, struct tdi_arena *a,
                                struct td_outbox_row *ret_row, bool *ret_found,
                                struct td_error *err);
+    /* For trace: the inbox rows of an id, of every consumer. */
     enum td_err (*inbox_find)(struct td_store *s, struct td_str id, struct tdi_arena *a,
                               struct td_inbox_row **ret_rows, size_t *ret_count,
                               struct td_error *err);
+    /* For trace: the published entries that cover an outbox sequence number. */
     enum td_err (*published_find)(struct td_store *s, int64_t seq, struct tdi_arena *a,
                                   struct td_published_row **ret_rows, size_t *ret_count,
                                   struct td_error *err);
+    /* For trace: the audit rows of an id. */
     enum td_err (*audit_find)(struct td_store *s, struct td_str id, struct tdi_arena *a,
                               struct td_audit_row **ret_rows, size_t *ret_count,
                               struct td_error *err);

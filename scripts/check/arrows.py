@@ -14,13 +14,13 @@ import source
 ALLOWED = {
     "base": set(),
     "core": {"base"},
-    "config": {"base"},
+    "config": {"base", "core"},
     "sqlite": {"base", "core"},
     "store": {"base", "core"},
     "broker": {"base", "core"},
     "handler": {"base", "core"},
-    "relay": {"base", "core"},
-    "consumer": {"base", "core"},
+    "relay": {"base", "core", "store", "broker"},
+    "consumer": {"base", "core", "store", "broker", "handler"},
     "ops": {"base", "core", "config", "store", "broker", "handler"},
     "http": {"base", "core", "config", "store", "broker", "handler", "relay", "consumer", "ops"},
     "cli": {"base", "core", "config", "store", "broker", "handler", "relay", "consumer", "ops",
@@ -33,8 +33,8 @@ USES_SQLITE = ("store/sqlite", "broker/embedded")
 INTERFACES = {"store.h", "broker.h", "handler.h"}
 FORBIDDEN_PUBLIC = {
     "base": INTERFACES | {"message.h", "outbox.h", "consumer.h"},
-    "core": {"broker.h", "handler.h", "outbox.h", "consumer.h"},
-    "config": INTERFACES | {"message.h", "outbox.h", "consumer.h"},
+    "core": {"broker.h", "outbox.h", "consumer.h"},
+    "config": {"store.h", "broker.h", "outbox.h", "consumer.h"},
     "sqlite": INTERFACES | {"outbox.h", "consumer.h"},
     "store": {"broker.h", "handler.h"},
     "broker": {"store.h", "handler.h"},

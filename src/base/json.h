@@ -17,7 +17,7 @@ struct tdi_buf;
 #define TDI_JSON_DEPTH_MAX 128
 
 enum tdi_json_kind {
-    TDI_JSON_END,   /* after the one value of the document */
+    TDI_JSON_END, /* after the one value of the document */
     TDI_JSON_OBJECT_BEGIN,
     TDI_JSON_OBJECT_END,
     TDI_JSON_ARRAY_BEGIN,
@@ -33,10 +33,10 @@ enum tdi_json_kind {
 
 struct tdi_json_token {
     enum tdi_json_kind kind;
-    struct td_str raw;  /* the token as written; strings and keys without the quotes */
-    bool escaped;       /* raw holds escapes */
-    size_t offset;      /* of its first byte, quote included */
-    size_t end;         /* just behind it */
+    struct td_str raw; /* the token as written; strings and keys without the quotes */
+    bool escaped;      /* raw holds escapes */
+    size_t offset;     /* of its first byte, quote included */
+    size_t end;        /* just behind it */
 };
 
 struct tdi_json {
@@ -72,7 +72,8 @@ bool tdi_json_pointer_valid(struct td_str pointer);
 bool tdi_json_int(struct td_str raw, int64_t *ret);
 
 /* ---- writing: plain appends; the caller keeps commas right with `first` ---- */
-void tdi_json_add_string(struct tdi_buf *b, struct td_str s); /* absent: null; invalid UTF-8: U+FFFD */
+void tdi_json_add_string(struct tdi_buf *b,
+                         struct td_str s); /* absent: null; invalid UTF-8: U+FFFD */
 void tdi_json_add_key(struct tdi_buf *b, bool *first, const char *key); /* [,]"key": */
 void tdi_json_add_member(struct tdi_buf *b, bool *first, const char *key, struct td_str s);
 void tdi_json_add_member_int(struct tdi_buf *b, bool *first, const char *key, int64_t v);

@@ -19,7 +19,7 @@ struct walk {
     size_t steps_count;
     size_t index[TDI_JSON_DEPTH_MAX]; /* of the next element, per open array */
     size_t open;
-    bool key_matches; /* the last key in the innermost open object */
+    bool key_matches; /* the last key; each value of an object comes behind its own */
     bool found;
     bool inside; /* of a found container, whose end is yet to come */
     struct tdi_json_token value;
@@ -103,12 +103,7 @@ static void on_value(struct walk *w, const struct tdi_json_token *t, size_t outs
     }
     if (outside > 0) {
         bool array = w->j.stack[outside - 1] == '[';
-        bool here = w->key_matches;
-        if (array) {
-            here = is_index(w->steps[outside - 1], w->index[outside - 1]);
-            w->index[outside - 1]++;
-        }
-        if (!here) {
+        if (array ? !is_index(w->steps[outside - 1], w->index[outside - 1]++) : !w->key_matches) {
             return;
         }
     }
@@ -119,7 +114,6 @@ static void on_value(struct walk *w, const struct tdi_json_token *t, size_t outs
         w->inside = container;
     } else if (container) {
         w->index[w->open++] = 0;
-        w->key_matches = false;
     }
 }
 
@@ -127,8 +121,6 @@ static void on_end(struct walk *w, const struct tdi_json_token *t)
 {
     if (w->j.depth < w->open) {
         w->open--;
-        /* The key of this container is done; the next one says anew. */
-        w->key_matches = false;
     } else if (w->inside && w->j.depth == w->open) {
         w->inside = false;
         w->value.raw.len = t->end - w->value.offset;

@@ -11,8 +11,11 @@
 
 static unsigned hex4(const unsigned char *p)
 {
-    return (unsigned)(tdi_hex_digit(p[0]) << 12 | tdi_hex_digit(p[1]) << 8 |
-                      tdi_hex_digit(p[2]) << 4 | tdi_hex_digit(p[3]));
+    unsigned code = 0;
+    for (size_t i = 0; i < 4; i++) {
+        code = code << 4 | (unsigned)tdi_hex_digit(p[i]);
+    }
+    return code;
 }
 
 static size_t utf8_put(unsigned code, char out[4])

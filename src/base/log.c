@@ -185,8 +185,10 @@ static void put_text(struct line *l, const char *name, struct td_str s)
 
 static void put_field(struct line *l, const struct tdi_log_field *f)
 {
-    if (f->text.data != NULL) {
-        put_text(l, f->name, f->text);
+    if (f->is_text) {
+        if (f->text.data != NULL) {
+            put_text(l, f->name, f->text);
+        }
         return;
     }
     char digits[24];

@@ -23,20 +23,21 @@ enum tdi_log_format {
 struct tdi_log; /* opaque */
 
 /* fd is borrowed. color: escape sequences for levels. NULL when out of memory. */
-struct tdi_log *tdi_log_new(int fd, enum tdi_log_level level, enum tdi_log_format format, bool color,
-                            struct td_clock clock);
+struct tdi_log *tdi_log_new(int fd, enum tdi_log_level level, enum tdi_log_format format,
+                            bool color, struct td_clock clock);
 void tdi_log_free(struct tdi_log *log);
 bool tdi_log_on(const struct tdi_log *log, enum tdi_log_level level); /* NULL log: false */
 void tdi_log_set_level(struct tdi_log *log, enum tdi_log_level level);
 
-/* A field of a line. text absent: the number is meant. */
+/* A field of a line: text (absent: the field is left out) or a number. */
 struct tdi_log_field {
     const char *name;
     struct td_str text;
     int64_t number;
+    bool is_text;
 };
 
-#define TDI_LOG_STR(n, s) ((struct tdi_log_field){.name = (n), .text = (s)})
+#define TDI_LOG_STR(n, s) ((struct tdi_log_field){.name = (n), .text = (s), .is_text = true})
 #define TDI_LOG_INT(n, v) ((struct tdi_log_field){.name = (n), .number = (v)})
 #define TDI_LOG_FIELDS_MAX 16
 #define TDI_LOG_LINE_MAX 4096

@@ -9,7 +9,7 @@
 
 struct tdi_buf;
 
-struct td_str tdi_str(const char *cstr); /* NULL gives absent */
+struct td_str tdi_str(const char *cstr);           /* NULL gives absent */
 bool tdi_str_eq(struct td_str a, struct td_str b); /* absent equals only absent */
 bool tdi_str_is(struct td_str a, const char *cstr);
 bool tdi_str_starts(struct td_str s, const char *prefix);

@@ -63,7 +63,8 @@ static char *put(char *p, int64_t v, int count, char follow)
 const char *tdi_time_format(td_time_us t, char buf[TDI_TIME_BYTES])
 {
     int64_t seconds = floor_div(t, TD_SECOND_US);
-    int64_t us = t - seconds * TD_SECOND_US;
+    int64_t us = t % TD_SECOND_US; /* not t - seconds * ...: that overflows at INT64_MIN */
+    us += us < 0 ? TD_SECOND_US : 0;
     int64_t days = floor_div(seconds, SECONDS_A_DAY);
     int64_t of_day = seconds - days * SECONDS_A_DAY;
     struct civil c = civil_from_days(days);

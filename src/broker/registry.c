@@ -16,13 +16,12 @@ static const struct td_broker_driver *const drivers[] = {
 
 #define DRIVERS_COUNT (sizeof(drivers) / sizeof(drivers[0]))
 
-const struct td_broker_driver *const *tdi_broker_drivers(size_t *ret_count)
+const struct td_broker_driver *tdi_broker_driver_at(size_t i)
 {
-    *ret_count = DRIVERS_COUNT;
-    return drivers;
+    return i < DRIVERS_COUNT ? drivers[i] : NULL;
 }
 
-const struct td_broker_driver *tdi_broker_find(struct td_str name)
+const struct td_broker_driver *tdi_broker_driver(struct td_str name)
 {
     for (size_t i = 0; i < DRIVERS_COUNT; i++) {
         if (tdi_str_is(name, drivers[i]->name)) {
@@ -32,7 +31,7 @@ const struct td_broker_driver *tdi_broker_find(struct td_str name)
     return NULL;
 }
 
-enum td_err tdi_broker_check(const struct td_broker_driver *d, struct td_error *err)
+enum td_err tdi_broker_driver_check(const struct td_broker_driver *d, struct td_error *err)
 {
     const char *name = d->name != NULL ? d->name : "(no name)";
     if (d->abi != TD_BROKER_ABI || d->struct_size != sizeof(*d)) {
@@ -53,35 +52,20 @@ enum td_err tdi_broker_check(const struct td_broker_driver *d, struct td_error *
     return TD_OK;
 }
 
-static enum td_err find_checked(struct td_str name, const struct td_broker_driver **ret,
-                                struct td_error *err)
+enum td_err tdi_broker_open(const struct td_broker_driver *driver,
+                            const struct td_broker_options *o, struct td_broker **ret,
+                            struct td_error *err)
 {
-    const struct td_broker_driver *d = tdi_broker_find(name);
-    if (d == NULL) {
-        return td_error_set(err, TD_ERR_CONFIG, "there is no broker driver %.*s", (int)name.len,
-                            name.data != NULL ? name.data : "");
-    }
-    enum td_err rc = tdi_broker_check(d, err);
-    if (rc == TD_OK) {
-        *ret = d;
-    }
-    return rc;
-}
-
-enum td_err tdi_broker_open(struct td_str name, const struct td_broker_options *o,
-                            struct td_broker **ret, struct td_error *err)
-{
-    const struct td_broker_driver *d = NULL;
-    enum td_err rc = find_checked(name, &d, err);
+    enum td_err rc = tdi_broker_driver_check(driver, err);
     if (rc != TD_OK) {
         return rc;
     }
-    struct td_broker *b = calloc(1, d->session_size);
+    struct td_broker *b = calloc(1, driver->session_size);
     if (b == NULL) {
         return td_error_set(err, TD_ERR_NOMEM, "memory is exhausted");
     }
-    b->driver = d;
-    rc = d->open(b, o, err);
+    b->driver = driver;
+    rc = driver->open(b, o, err);
     if (rc != TD_OK) {
         tdi_broker_close(b);
         return rc;
@@ -95,28 +79,5 @@ void tdi_broker_close(struct td_broker *b)
     if (b != NULL) {
         b->driver->close(b);
         free(b);
-    }
-}
-
-enum td_err tdi_broker_instance_open(struct td_str name, const struct td_broker_options *o,
-                                     struct td_broker_instance **ret, struct td_error *err)
-{
-    const struct td_broker_driver *d = NULL;
-    enum td_err rc = find_checked(name, &d, err);
-    if (rc != TD_OK) {
-        return rc;
-    }
-    if (d->instance_open == NULL) {
-        *ret = NULL;
-        return TD_OK;
-    }
-    return d->instance_open(o, ret, err);
-}
-
-void tdi_broker_instance_close(struct td_str name, struct td_broker_instance *instance)
-{
-    const struct td_broker_driver *d = tdi_broker_find(name);
-    if (instance != NULL && d != NULL && d->instance_close != NULL) {
-        d->instance_close(instance);
     }
 }

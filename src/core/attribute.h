@@ -40,6 +40,7 @@ static inline struct td_str *tdi_attribute_text(struct td_message *m, const stru
     return (struct td_str *)(void *)((char *)m + a->offset);
 }
 
+/* A time or an integer; TD_NUMBER_NONE, which is TD_TIME_NONE, when it is absent. */
 static inline int64_t *tdi_attribute_number(struct td_message *m, const struct tdi_attribute *a)
 {
     return (int64_t *)(void *)((char *)m + a->offset);

@@ -16,8 +16,6 @@
 #define TIME_FIRST_US INT64_C(-62167219200000000) /* 0000-01-01T00:00:00Z */
 #define TIME_LAST_US INT64_C(253402300799999999)  /* 9999-12-31T23:59:59.999999Z */
 
-_Static_assert(TD_TIME_NONE == TD_NUMBER_NONE, "times and numbers are absent in the same way");
-
 #define ATTRIBUTE(text, kind_, field, max)                                                         \
     {                                                                                              \
         .name = {(text), sizeof(text) - 1}, .member = {",\"" text "\":", sizeof(text) + 3},        \
@@ -190,7 +188,7 @@ enum td_err tdi_message_check(const struct td_message *m, struct td_error *err)
     if (!e) {
         e = check_headers(m, err);
     }
-    if (!e && m->body.len > TD_BODY_BYTES_MAX) {
+    if (!e && m->body.len > (size_t)TD_BODY_BYTES_MAX) {
         e = td_error_set(err, TD_ERR_LIMIT, "the body has %zu bytes, more than %d", m->body.len,
                          TD_BODY_BYTES_MAX);
     }

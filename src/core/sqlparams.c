@@ -4,7 +4,9 @@
  */
 #include "core/sqlparams.h"
 
+#include "base/json.h"
 #include "base/str.h"
+#include "core/envelope.h"
 
 static bool is_name_start(char c)
 {
@@ -111,4 +113,49 @@ bool tdi_sql_params(struct td_str sql, struct tdi_sql_params *ret)
         at = end;
     }
     return true;
+}
+
+/* Absent attributes are NULL and need no memory, so false means that the name is unknown. */
+static bool known_attribute(struct td_str name)
+{
+    static const struct td_message nothing = {
+        .time = TD_TIME_NONE,
+        .sequence = TD_NUMBER_NONE,
+        .aggregate_version = TD_NUMBER_NONE,
+        .deliver_at = TD_TIME_NONE,
+        .expires_at = TD_TIME_NONE,
+        .published_at = TD_TIME_NONE,
+    };
+    struct td_value ignored;
+    return tdi_message_attribute(&nothing, name, NULL, &ignored);
+}
+
+enum tdi_param_origin tdi_param_origin(struct td_str from, struct td_str *ret_name)
+{
+    static const struct td_str header = {"$header.", sizeof("$header.") - 1};
+    *ret_name = from;
+    if (from.data == NULL) {
+        return TDI_PARAM_WRONG;
+    }
+    if (tdi_json_pointer_valid(from)) {
+        return TDI_PARAM_POINTER;
+    }
+    if (tdi_str_starts(from, header.data)) {
+        *ret_name = (struct td_str){from.data + header.len, from.len - header.len};
+        return ret_name->len > 0 ? TDI_PARAM_HEADER : TDI_PARAM_WRONG;
+    }
+    if (tdi_str_is(from, "$body")) {
+        return TDI_PARAM_BODY;
+    }
+    if (tdi_str_is(from, "$consumer")) {
+        return TDI_PARAM_CONSUMER;
+    }
+    if (tdi_str_is(from, "$attempt")) {
+        return TDI_PARAM_ATTEMPT;
+    }
+    if (from.len < 2 || from.data[0] != '$') {
+        return TDI_PARAM_WRONG;
+    }
+    *ret_name = (struct td_str){from.data + 1, from.len - 1};
+    return known_attribute(*ret_name) ? TDI_PARAM_ATTRIBUTE : TDI_PARAM_WRONG;
 }

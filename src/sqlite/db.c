@@ -55,6 +55,7 @@ static int wal_committed(void *ctx, sqlite3 *handle, const char *name, int pages
     (void)handle;
     if (strcmp(name, "main") == 0) {
         db->wal_pages = pages;
+        db->wal_commits++;
     }
     return SQLITE_OK;
 }
@@ -273,8 +274,7 @@ enum td_err tdi_db_open(struct tdi_db *db, const struct tdi_db_options *o, const
     db->path[o->path.len] = '\0';
     db->options.path = (struct td_str){.data = db->path, .len = o->path.len};
     if (o->path.len == 0 || strlen(db->path) != o->path.len) {
-        return open_fail(db, TD_ERR_CONFIG, "the path of the database is empty or holds a NUL",
-                         err);
+        return open_fail(db, TD_ERR_CONFIG, "the path is empty or holds a NUL character", err);
     }
     enum td_err rc = open_handle(db, err);
     if (rc != TD_OK) {

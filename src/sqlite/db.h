@@ -21,13 +21,13 @@
 
 struct tdi_db_options {
     struct td_str path;
-    struct td_str vfs;        /* empty: default */
-    bool create;              /* CANNOT_CREATE, NOT_FOUND otherwise */
+    struct td_str vfs; /* empty: default */
+    bool create;       /* CANNOT_CREATE, NOT_FOUND otherwise */
     bool read_only;
-    bool own_file;            /* ours alone (broker.db): page size, auto_vacuum, journal_mode are set
+    bool own_file;          /* ours alone (broker.db): page size, auto_vacuum, journal_mode are set
                                  at creation; otherwise a file that is not in WAL mode is refused
                                  unless it is new */
-    int32_t application_id;   /* own_file: written at creation, FOREIGN when it differs */
+    int32_t application_id; /* own_file: written at creation, FOREIGN when it differs */
     int cache_kib;
     td_time_us busy_timeout_us;
     struct td_clock clock;
@@ -39,18 +39,19 @@ struct tdi_db {
     char *path;
     sqlite3_stmt *statements[TDI_DB_STATEMENTS_MAX]; /* by the caller's index, made on first use */
     bool in_transaction;
-    bool sync_failed;              /* final: nothing is confirmed after a failed sync */
-    int interrupted;               /* atomic; set by tdi_db_interrupt */
-    const char *driver_name;       /* for errors */
-    int wal_pages;                 /* as the WAL hook said last */
+    bool sync_failed;        /* final: nothing is confirmed after a failed sync */
+    int interrupted;         /* atomic; set by tdi_db_interrupt */
+    const char *driver_name; /* for errors */
+    int wal_pages;           /* as the WAL hook said last */
+    uint64_t wal_commits;    /* commits of this connection that wrote frames */
     /* SQLite's own file objects, looked up once at open. WAL mode keeps both for the life of the
      * connection; looking them up later would wait for the connection's mutex. */
     sqlite3_file *main_file;
     sqlite3_file *wal_file;
-    unsigned char wal_salt[8];     /* of the WAL when it was synced last; another one: it was reset */
-    td_time_us busy_since_us;      /* of the lock that is being waited for */
+    unsigned char wal_salt[8]; /* of the WAL when synced last; another one: it was reset */
+    td_time_us busy_since_us;  /* of the lock that is being waited for */
     td_time_us busy_slept_us;
-    bool busy_never;               /* do not wait for locks at the moment */
+    bool busy_never; /* do not wait for locks at the moment */
 };
 
 /* Opens with synchronous=NORMAL, wal_autocheckpoint=0, trusted_schema=OFF, foreign_keys as it is,
@@ -90,8 +91,9 @@ enum td_err tdi_db_checkpoint(struct tdi_db *db, bool truncate, struct td_error 
 void tdi_bind_str(sqlite3_stmt *s, int at, struct td_str v);
 void tdi_bind_bytes(sqlite3_stmt *s, int at, struct td_bytes v);
 void tdi_bind_i64(sqlite3_stmt *s, int at, int64_t v);
-struct td_str tdi_column_str(sqlite3_stmt *s, int at);     /* valid until the next step */
-struct td_bytes tdi_column_bytes(sqlite3_stmt *s, int at); /* NULL gives data == NULL; 0 bytes not */
-int64_t tdi_column_i64(sqlite3_stmt *s, int at);           /* NULL gives TD_NUMBER_NONE */
+struct td_str tdi_column_str(sqlite3_stmt *s, int at); /* valid until the next step */
+struct td_bytes tdi_column_bytes(sqlite3_stmt *s,
+                                 int at);        /* NULL gives data == NULL; 0 bytes not */
+int64_t tdi_column_i64(sqlite3_stmt *s, int at); /* NULL gives TD_NUMBER_NONE */
 
 #endif

@@ -283,7 +283,7 @@ enum td_err tdd_emb_owner_take(const char *dir, const struct td_clock *clock, in
                                struct td_error *err);
 void tdd_emb_owner_release(int fd);
 /* 0: nobody, or not known. */
-int64_t tdd_emb_owner_pid(const char *dir);
+int64_t tdd_emb_owner_pid(const char *dir, td_time_us *ret_since);
 bool tdd_emb_owner_exists(const char *dir);
 
 /* ---- instance.c ---- */

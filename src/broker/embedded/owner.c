@@ -196,13 +196,14 @@ bool tdd_emb_owner_exists(const char *dir)
     return fd >= 0;
 }
 
-int64_t tdd_emb_owner_pid(const char *dir)
+int64_t tdd_emb_owner_pid(const char *dir, td_time_us *ret_since)
 {
-    struct owner who = {0};
+    struct owner who = {.since = TD_TIME_NONE};
     int fd = open_owned(dir);
     if (fd >= 0) {
         read_text(fd, &who);
         (void)close(fd);
     }
+    *ret_since = who.since;
     return who.pid;
 }

@@ -295,6 +295,21 @@ static void keys_with_escapes(void **state)
     assert_true(tdi_str_is(f->m.type, "t"));
 }
 
+static void members_in_any_order(void **state)
+{
+    struct fixture *f = *state;
+    read_ok(f,
+            "{\"dataref\":\"d\",\"tenant\":\"t\",\"type\":\"y\",\"id\":\"i\",\"source\":\"s\","
+            "\"id\":\"j\"}",
+            false);
+    assert_true(tdi_str_is(f->m.data_ref, "d"));
+    assert_true(tdi_str_is(f->m.tenant, "t"));
+    assert_true(tdi_str_is(f->m.type, "y"));
+    assert_true(tdi_str_is(f->m.source, "s"));
+    assert_true(tdi_str_is(f->m.id, "j")); /* the last counts, as everywhere */
+    assert_int_equal(f->m.headers_count, 0);
+}
+
 static void other_forms_of_numbers_and_times(void **state)
 {
     struct fixture *f = *state;
@@ -566,6 +581,7 @@ int main(void)
         TEST(unknown_members),
         TEST(missing_and_null),
         TEST(keys_with_escapes),
+        TEST(members_in_any_order),
         TEST(other_forms_of_numbers_and_times),
         TEST(wrong_envelopes),
         TEST(cut_anywhere_is_invalid),

@@ -290,6 +290,21 @@ static void forgetting_live_ones(void **state)
     tdi_gate_release(&g);
 }
 
+static void forgotten_ones_make_room(void **state)
+{
+    (void)state;
+    struct tdi_gate g;
+    assert_true(tdi_gate_init(&g, TDI_GATE_SKIP, 2, 2, seed));
+    assert_int_equal(tdi_gate_offer(&g, A, 1), TDI_GATE_RUN);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(tdi_gate_offer(&g, A, 2), TDI_GATE_WAIT);
+        assert_int_equal(tdi_gate_offer(&g, A, 3), TDI_GATE_WAIT);
+        assert_int_equal(tdi_gate_offer(&g, A, 4), TDI_GATE_FULL);
+        tdi_gate_forget_live(&g);
+    }
+    tdi_gate_release(&g);
+}
+
 static void clearing(void **state)
 {
     (void)state;
@@ -587,6 +602,7 @@ int main(void)
         cmocka_unit_test(limit_of_waiting),
         cmocka_unit_test(limit_of_keys),
         cmocka_unit_test(forgetting_live_ones),
+        cmocka_unit_test(forgotten_ones_make_room),
         cmocka_unit_test(clearing),
         cmocka_unit_test(random_lives_in_order),
         cmocka_unit_test(random_lives_that_skip),

@@ -25,7 +25,7 @@ static enum td_err open_role(struct emb_rig *e, enum td_broker_role role, bool i
                                   .role = role,
                                   .clock = tdi_clock_system(),
                                   .instance = instance ? e->instance : NULL};
-    return tdi_broker_open(TD_STR_LIT("embedded"), &o, ret, err);
+    return tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, ret, err);
 }
 
 static void sql(const struct emb_rig *e, const char *text)

@@ -221,7 +221,7 @@ static void too_many_clients_are_told_so(void **state)
     for (size_t i = 0; i < MAX; i++) {
         all[i] = broker_open(&e.base, TD_BROKER_PUBLISH);
     }
-    assert_int_equal(tdi_broker_open(TD_STR_LIT("embedded"), &o, &more, &err), TD_ERR_BUSY);
+    assert_int_equal(tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &more, &err), TD_ERR_BUSY);
     assert_int_equal(err.class_, TD_CLASS_RETRY);
     tdi_broker_close(all[0]);
     /* The place becomes free when the owner has seen it. */
@@ -229,7 +229,7 @@ static void too_many_clients_are_told_so(void **state)
     td_time_us until = tdi_mono(&clock) + BROKER_WAIT_US;
     enum td_err rc = TD_ERR_BUSY;
     while (rc == TD_ERR_BUSY && tdi_mono(&clock) < until) {
-        rc = tdi_broker_open(TD_STR_LIT("embedded"), &o, &more, &err);
+        rc = tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &more, &err);
     }
     assert_int_equal(rc, TD_OK);
     tdi_broker_close(more);
