@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +174,8 @@ static void kill_owner(struct emb_rig *e)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        /* A failed test must not leave it behind. */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         child_main(e, fds[1]);
         _exit(1);
     }
