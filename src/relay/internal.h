@@ -131,6 +131,7 @@ struct tdi_relay {
 
     /* ---- reading ---- */
     struct td_position read_position; /* after the last row in the window */
+    struct tdi_buf read_data;         /* its data */
     bool read_once;                   /* since the lease was taken: position and table fit */
     bool caught_up;                   /* the last read found no more than it gave */
     td_time_us read_at;
@@ -165,6 +166,7 @@ static inline td_time_us tdi_later(td_time_us a, td_time_us b)
 /* relay.c */
 void tdi_relay_release_rows(struct tdi_relay *r); /* batches whose rows have all left the window */
 void tdi_relay_forget(struct tdi_relay *r);
+void tdi_relay_set_position(struct tdi_relay *r, struct tdi_buf *take_data, int64_t order);
 
 /* session.c */
 enum td_err tdi_relay_store_open(struct tdi_relay *r, struct td_error *err);

@@ -45,6 +45,7 @@ static bool make_parts(struct tdi_relay *r)
     }
     tdi_buf_init(&r->report, TDI_RELAY_REPORT_BYTES_MAX);
     tdi_buf_init(&r->reported, TDI_RELAY_REPORT_BYTES_MAX);
+    tdi_buf_init(&r->read_data, TD_POSITION_BYTES_MAX);
     r->slots = calloc(r->o.window_rows, sizeof(*r->slots));
     return r->slots != NULL && tdi_window_init(&r->window, r->o.window_rows, ordered, seed);
 }
@@ -95,6 +96,7 @@ void tdi_relay_free(struct tdi_relay *r)
     }
     tdi_buf_release(&r->report);
     tdi_buf_release(&r->reported);
+    tdi_buf_release(&r->read_data);
     free(r->slots);
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -118,6 +120,13 @@ void tdi_relay_forget(struct tdi_relay *r)
     r->front_stale = true;
     r->undurable = false;
     r->forget = false;
+}
+
+void tdi_relay_set_position(struct tdi_relay *r, struct tdi_buf *take_data, int64_t order)
+{
+    tdi_buf_release(&r->read_data);
+    r->read_data = *take_data;
+    r->read_position = (struct td_position){{r->read_data.data, r->read_data.len}, order};
 }
 
 /* ---- to the lease ----------------------------------------------------------------------- */
@@ -202,12 +211,26 @@ static enum tdi_step take_lease(struct tdi_relay *r)
 
 static enum tdi_step load_position(struct tdi_relay *r)
 {
+    struct tdi_arena a;
+    struct tdi_buf data;
+    struct td_position p;
     struct td_error err;
 
-    if (r->store->driver->relay_position(r->store, r->o.name, &r->read_position, &err) != TD_OK) {
+    tdi_arena_init(&a, 2 * TD_POSITION_BYTES_MAX);
+    tdi_buf_init(&data, TD_POSITION_BYTES_MAX);
+    enum td_err e = r->store->driver->relay_position(r->store, r->o.name, &a, &p, &err);
+    if (e == TD_OK) {
+        tdi_buf_add(&data, p.data.data, p.data.len);
+        e = data.failed ? td_error_set(&err, TD_ERR_NOMEM, "no memory for the relay's position")
+                        : TD_OK;
+    }
+    tdi_arena_release(&a);
+    if (e != TD_OK) {
+        tdi_buf_release(&data);
         return tdi_relay_store_failed(r, &err);
     }
-    r->position_order = r->read_position.order;
+    tdi_relay_set_position(r, &data, p.order);
+    r->position_order = p.order;
     r->phase = TDI_PHASE_STATS;
     return TDI_STEP_AGAIN;
 }

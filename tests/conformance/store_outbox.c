@@ -180,7 +180,11 @@ static void test_rebuilt_table(void **state)
     assert_int_equal(w->err.class_, TD_CLASS_FATAL);
     assert_non_null(strstr(w->err.text, "rebase"));
     /* A position of another database. */
-    p.data[p.len - 1] = p.data[p.len - 1] == 'x' ? 'y' : 'x';
+    char other[64];
+    assert_in_range(p.data.len, 1, sizeof(other));
+    memcpy(other, p.data.data, p.data.len);
+    other[p.data.len - 1] = other[p.data.len - 1] == 'x' ? 'y' : 'x';
+    p.data.data = other;
     assert_err(CALL(w->b, outbox_read, &p, 2, 100, &w->arena, &rows, &count, &w->err),
                TD_ERR_REBUILT);
 }

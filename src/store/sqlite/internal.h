@@ -145,17 +145,17 @@ enum td_err tdd_outbox_insert(struct tdd_sqlite *s, const struct td_message *m, 
                               const char *op, struct td_error *err);
 
 /* ---- outbox_row.c */
-/* Columns of the row that `stmt` stands on, in the order of TDD_OUTBOX_COLUMNS. */
+/* Columns of the row that `stmt` stands on, in the order of TDD_OUTBOX_COLUMNS. Its position has
+ * the order only. */
 enum td_err tdd_outbox_decode(struct tdd_sqlite *s, sqlite3_stmt *stmt, struct tdi_arena *a,
                               struct td_outbox_row *ret, struct td_error *err);
-void tdd_position_make(const struct tdd_sqlite *s, int64_t seq, struct td_position *ret);
-/* REBUILT when it belongs to another table. */
+/* The sequence number of a position; REBUILT when it belongs to another table. */
 enum td_err tdd_position_seq(const struct tdd_sqlite *s, const struct td_position *p,
                              const char *op, int64_t *ret_seq, struct td_error *err);
 
 /* ---- relay.c */
 enum td_err tdd_relay_declare(struct td_store *store, struct td_str relay, struct td_error *err);
-enum td_err tdd_relay_position(struct td_store *store, struct td_str relay,
+enum td_err tdd_relay_position(struct td_store *store, struct td_str relay, struct tdi_arena *a,
                                struct td_position *ret_position, struct td_error *err);
 enum td_err tdd_relay_settle(struct td_store *store, const struct td_relay_settle *settle,
                              struct td_error *err);
