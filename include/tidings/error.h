@@ -69,13 +69,13 @@ enum td_err {
 
 struct td_error {
     enum td_err code;
-    enum td_err_class class_;      /* usually the table's; a driver may say otherwise */
-    td_time_us retry_after_us;     /* 0: no wish */
-    char driver[16];               /* "sqlite", "embedded", ... or empty */
-    char op[32];                   /* slot or operation that failed */
-    char peer[48];                 /* the peer's own code as text, e.g. SQLITE_BUSY */
-    char sqlstate[6];              /* five characters, or empty; SQLite's codes are mapped */
-    char text[TD_ERROR_TEXT_MAX];  /* one sentence: what, why, what to do; no payload, no secret */
+    enum td_err_class class_;     /* usually the table's; a driver may say otherwise */
+    td_time_us retry_after_us;    /* 0: no wish */
+    char driver[16];              /* "sqlite", "embedded", ... or empty */
+    char op[32];                  /* slot or operation that failed */
+    char peer[48];                /* the peer's own code as text, e.g. SQLITE_BUSY */
+    char sqlstate[6];             /* five characters, or empty; SQLite's codes are mapped */
+    char text[TD_ERROR_TEXT_MAX]; /* one sentence: what, why, what to do; no payload, no secret */
 };
 
 /**

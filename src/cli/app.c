@@ -57,8 +57,8 @@ static enum td_err check_topology(struct cli_app *app, size_t i, struct td_error
     struct td_broker *session;
     struct tdi_random random;
     size_t count = 0;
-    enum td_err rc = tdi_plan_topology(&app->plan, &app->config->brokers[i], &app->arena, &wanted,
-                                       err);
+    enum td_err rc =
+        tdi_plan_topology(&app->plan, &app->config->brokers[i], &app->arena, &wanted, err);
     if (rc != TD_OK) {
         return rc;
     }
@@ -107,8 +107,8 @@ static enum td_err open_broker(struct cli_app *app, size_t i, struct td_error *e
     return check_topology(app, i, err);
 }
 
-enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config,
-                         struct tdi_log *log, struct td_error *err)
+enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, struct tdi_log *log,
+                         struct td_error *err)
 {
     memset(app, 0, sizeof(*app));
     tdi_arena_init(&app->arena, 0);
@@ -198,8 +198,8 @@ enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *
         .log = app->log,
     };
     o.broker.random = &part->random;
-    enum td_err rc = store_options(app, relay->outbox->store, &part->random, &o.store_driver,
-                                   &o.store, err);
+    enum td_err rc =
+        store_options(app, relay->outbox->store, &part->random, &o.store_driver, &o.store, err);
     if (rc == TD_OK) {
         rc = tdi_relay_new(&o, &part->relay, err);
     }
@@ -266,8 +266,7 @@ enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_co
         return td_error_set(err, TD_ERR_CONFIG, "there is no handler '%s'", c->handler.data);
     }
     o.broker.random = &part->random;
-    enum td_err rc =
-        store_options(app, c->store, &part->random, &o.store_driver, &o.store, err);
+    enum td_err rc = store_options(app, c->store, &part->random, &o.store_driver, &o.store, err);
     if (rc == TD_OK) {
         rc = tdi_consumer_new(&o, &part->consumer, err);
     }
@@ -303,8 +302,7 @@ enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err)
         if (!store_used(app, &app->config->stores[i])) {
             continue;
         }
-        enum td_err rc =
-            store_options(app, &app->config->stores[i], &random, &driver, &o, err);
+        enum td_err rc = store_options(app, &app->config->stores[i], &random, &driver, &o, err);
         if (rc == TD_OK) {
             rc = cli_missing(tdi_store_open(driver, &o, &store, err), err);
         }
@@ -365,8 +363,7 @@ enum td_err cli_app_start(struct cli_app *app, struct td_error *err)
         struct cli_app_part *p = &app->parts[i];
         int rc = pthread_create(&p->thread, NULL, loop, p);
         if (rc != 0) {
-            return td_error_set(err, TD_ERR_UNAVAILABLE, "cannot start a thread: %s",
-                                strerror(rc));
+            return td_error_set(err, TD_ERR_UNAVAILABLE, "cannot start a thread: %s", strerror(rc));
         }
         p->started = true;
     }

@@ -28,12 +28,12 @@ struct cli_app_broker {
 struct cli_app_part {
     struct cli_app *app;
     struct td_str name;
-    struct tdi_relay *relay;       /* one of the two */
+    struct tdi_relay *relay; /* one of the two */
     struct tdi_consumer *consumer;
-    struct tdi_random random;      /* the loop's own */
+    struct tdi_random random; /* the loop's own */
     pthread_t thread;
     bool started;
-    bool ended;                    /* under app->lock */
+    bool ended; /* under app->lock */
 };
 
 struct cli_app {
@@ -46,16 +46,16 @@ struct cli_app {
     struct cli_app_part *parts;
     size_t parts_count;
     size_t parts_max;
-    int stops;                      /* how often stop was asked for */
+    int stops; /* how often stop was asked for */
     bool lock_made;
     pthread_mutex_t lock;
-    pthread_cond_t changed;         /* a loop has ended, or was asked to stop */
+    pthread_cond_t changed; /* a loop has ended, or was asked to stop */
 };
 
 /* Take ownership of the brokers' files and see that every queue exists. OWNED, SCHEMA (init is
  * missing), ... */
-enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config,
-                         struct tdi_log *log, struct td_error *err);
+enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, struct tdi_log *log,
+                         struct td_error *err);
 /* Add the loops; names, short or full, restrict them; NULL: all of the kind. */
 enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *relay,
                               struct td_error *err);

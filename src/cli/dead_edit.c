@@ -95,7 +95,8 @@ static int find_letter(struct cli *cli, struct cli_dead *d, struct edit *e)
         return CLI_FOUND;
     }
     if (e->count > 1) {
-        return cli_usage(cli, "several dead letters fit %s; name one with --consumer or the whole id",
+        return cli_usage(cli,
+                         "several dead letters fit %s; name one with --consumer or the whole id",
                          cli->operands[0]);
     }
     if (e->bad_header) {

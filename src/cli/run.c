@@ -33,8 +33,8 @@ static int add_relays(struct cli *cli, struct cli_app *app, bool all, struct td_
         const struct tdi_plan_relay *relay = &plan->relays[r];
         bool wanted = all;
         for (size_t i = 0; (name = cli_value_at(cli, "outbox", i)) != NULL; i++) {
-            wanted = wanted || tdi_str_is(relay->name, name) ||
-                     tdi_str_is(relay->outbox->name, name);
+            wanted =
+                wanted || tdi_str_is(relay->name, name) || tdi_str_is(relay->outbox->name, name);
         }
         if (wanted && cli_app_add_relay(app, relay, err) != TD_OK) {
             return cli_fail(cli, err);
@@ -87,8 +87,8 @@ static int serve(struct cli *cli, struct cli_app *app, struct tdi_log *log, cons
         } else if (signal > 0) {
             asked++;
             tdi_log_write(log, TDI_LOG_INFO,
-                          asked == 1 ? "draining; a second signal leaves at once" : "leaving",
-                          NULL, 0);
+                          asked == 1 ? "draining; a second signal leaves at once" : "leaving", NULL,
+                          0);
             cli_app_stop(app);
         }
         if (rc == CLI_DONE && cli_app_health(app, &err) != TD_OK) {

@@ -207,7 +207,7 @@ bool tdi_outside_start(struct tdi_consumer *c, td_time_us now)
         tdi_breaker_started(&c->breaker);
     } else if (err.code == TD_ERR_BUSY && c->running > 0) {
         c->slots_taken = true; /* until a result comes */
-    } else {
+    } else if (err.code != TD_ERR_INTERRUPTED) {
         start_failed(c, w, &err);
     }
     return true;
@@ -224,13 +224,14 @@ static void take_result(struct tdi_consumer *c, struct tdi_parcel *parcel,
     }
     c->running--;
     const struct td_verdict *v = &r->verdict;
-    bool uncharged = tdi_breaker_result(&c->breaker, v->broken, tdi_now(c), c->o.random) ||
-                     v->uncharged;
+    bool uncharged =
+        tdi_breaker_result(&c->breaker, v->broken, tdi_now(c), c->o.random) || v->uncharged;
     if (v->kind == TD_VERDICT_RETRY && uncharged && !w->parked) {
         w->state = TDI_WORK_READY; /* stays in hand, its key with it */
         w->not_before = tdi_now(c) + tdi_backoff(1, c->o.random);
         return;
     }
+    w->ran = true;
     w->answer = parcel;
     tdi_parcel_ref(c, parcel);
     tdi_decide_verdict(c, w, v, uncharged);

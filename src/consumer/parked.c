@@ -79,10 +79,9 @@ bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now)
         .consumer = c->o.name,
         .fence = c->lease.fence,
         .max = tdi_parked_room(c, now),
-        .lease_us = c->outside ? c->o.handler.timeout_us + ROW_LEASE_MARGIN_US
-                               : ROW_LEASE_INSIDE_US,
-        .release_on_dead = c->o.order != TDI_ORDER_BLOCK ||
-                           c->o.on_dead == TDI_ON_DEAD_RELEASE,
+        .lease_us =
+            c->outside ? c->o.handler.timeout_us + ROW_LEASE_MARGIN_US : ROW_LEASE_INSIDE_US,
+        .release_on_dead = c->o.order != TDI_ORDER_BLOCK || c->o.on_dead == TDI_ON_DEAD_RELEASE,
     };
     if (now < c->parked_at || !c->parked_turn || ask.max == 0) {
         return false;
@@ -132,13 +131,17 @@ bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now)
     return true;
 }
 
+/* Rows that wait to be started while nothing may start would grow stale: an operator may change them
+ * meanwhile. */
 size_t tdi_parked_give_back(struct tdi_consumer *c, bool all)
 {
     size_t count = 0;
+    bool open = c->outside && c->breaker.state == TDI_BREAKER_OPEN;
     for (struct tdi_work *w = c->rows.first; w != NULL; w = w->next) {
-        bool idle = w->state == TDI_WORK_NEW || w->state == TDI_WORK_READY;
-        if (idle && (w->give_back || all)) {
-            tdi_decide_give_back(c, w, 0);
+        bool ready = w->state == TDI_WORK_READY;
+        bool idle = w->state == TDI_WORK_NEW || ready;
+        if (idle && (w->give_back || all || (open && ready))) {
+            tdi_decide_give_back(c, w, tdi_probe_wait(c));
             w->give_back = true;
             tdi_settle_queue(c, w);
             count++;

@@ -76,11 +76,11 @@ static void refused(struct tdi_consumer *c, size_t covered)
     struct tdi_work *w = c->decided_first;
     if (covered > 1) {
         c->tx.alone = true;
-    } else if (covered == 1 && w->fault.data == NULL) {
+    } else if (covered == 1 && w->ran && w->fault.data == NULL) {
         tdi_work_fault(w, &c->tx_error);
     } else {
         tdi_tx_end(c);
-        c->tx_error.class_ = TD_CLASS_RETRY; /* not even the failure can be written: wait */
+        c->tx_error.class_ = TD_CLASS_RETRY; /* nobody's fault: wait */
         tdi_store_failed(c, &c->tx_error);
     }
 }

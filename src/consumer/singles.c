@@ -44,9 +44,8 @@ static void pick(struct tdi_consumer *c)
     struct tdi_transaction *tx = &c->tx;
     tdi_tx_cover(c);
     struct tdi_work *w = tx->cursor;
-    bool full = tx->covered_count > 0 &&
-                (tx->alone || tx->covered_count == tx->covered_max ||
-                 tdi_now(c) >= tx->budget_until);
+    bool full = tx->covered_count > 0 && (tx->alone || tx->covered_count == tx->covered_max ||
+                                          tdi_now(c) >= tx->budget_until);
     if (w == NULL || tx->stop || full || tx->covered_count >= tx->todo) {
         finish(c);
         return;
@@ -57,6 +56,7 @@ static void pick(struct tdi_consumer *c)
         finish(c);
         return;
     }
+    w->ran = false;
     tx->slice[0] = w;
     tx->slice_count = 1;
     tx->cursor = w->next;
@@ -98,12 +98,12 @@ static void after_verdict(struct tdi_consumer *c, struct tdi_work *w, const stru
     bool uncharged = tdi_breaker_result(&c->breaker, v->broken, tdi_now(c), c->o.random) ||
                      (v->kind == TD_VERDICT_RETRY && v->uncharged);
     w->plan = TDI_PLAN_NONE;
+    w->ran = true;
     tdi_decide_verdict(c, w, v, uncharged);
     switch (v->kind) {
     case TD_VERDICT_OK:
-    case TD_VERDICT_DROP:
         w->settle.claimed = !w->parked;
-        if (!w->parked && v->kind == TD_VERDICT_OK && v->emit_count == 0) {
+        if (!w->parked && v->emit_count == 0) {
             w->fate = TDI_FATE_EFFECT;
             c->tx.phase = TDI_PHASE_KEEP;
         } else {
@@ -118,6 +118,7 @@ static void after_verdict(struct tdi_consumer *c, struct tdi_work *w, const stru
         }
         c->tx.phase = TDI_PHASE_UNDO;
         break;
+    case TD_VERDICT_DROP:
     case TD_VERDICT_DEAD:
         w->plan = TDI_PLAN_SETTLE;
         c->tx.phase = TDI_PHASE_UNDO;
@@ -162,16 +163,17 @@ static void after_undo(struct tdi_consumer *c, const struct tdi_work *w)
     }
 }
 
-/* Whose fault is it? First each gets a transaction of its own, then the one is settled as failed. */
+/* Whose fault is it? First each gets a transaction of its own, then the one that ran is settled as
+ * failed. What did not run is not at fault: a follower that became retry would pass its head. */
 static void refused(struct tdi_consumer *c, struct tdi_work *w, size_t covered)
 {
     if (covered > 1) {
         c->tx.alone = true;
-    } else if (w != NULL && w->fault.data == NULL) {
+    } else if (w != NULL && w->ran && w->fault.data == NULL) {
         tdi_work_fault(w, &c->tx_error);
     } else {
         tdi_tx_end(c);
-        c->tx_error.class_ = TD_CLASS_RETRY; /* not even the failure can be written: wait */
+        c->tx_error.class_ = TD_CLASS_RETRY; /* nobody's fault: wait */
         tdi_store_failed(c, &c->tx_error);
     }
 }

@@ -207,8 +207,7 @@ static void gather_consumer(const struct gather *g, const struct tdi_config_cons
     }
     struct td_store *store = at->session;
     ret->state = TD_STR_LIT("not running");
-    ret->counts_known =
-        store->driver->counts(store, c->full_name, &ret->counts, &why) == TD_OK;
+    ret->counts_known = store->driver->counts(store, c->full_name, &ret->counts, &why) == TD_OK;
     struct td_str name = tdi_arena_printf(g->arena, "consumer:%s:0", c->full_name.data);
     struct td_lease_state lease = lease_of(g, store, name);
     gather_report(g, &lease, ret);

@@ -9,55 +9,17 @@
  *
  * An interrupted call failed for certain and is simply made again.
  */
-#include <stdlib.h>
-
+#include "broker/registry.h"
 #include "core/retry.h"
 #include "relay/internal.h"
+#include "store/registry.h"
 
 /* ---- opening and closing ---------------------------------------------------------------- */
-
-static enum td_err open_store(const struct td_store_driver *driver,
-                              const struct td_store_options *o, struct td_store **ret,
-                              struct td_error *err)
-{
-    struct td_store *s = calloc(1, driver->session_size);
-    if (s == NULL) {
-        return td_error_set(err, TD_ERR_NOMEM, "no memory for a session of the store");
-    }
-    s->driver = driver;
-    enum td_err e = driver->open(s, o, err);
-    if (e != TD_OK) {
-        driver->close(s);
-        free(s);
-        return e;
-    }
-    *ret = s;
-    return TD_OK;
-}
-
-static enum td_err open_broker(const struct td_broker_driver *driver,
-                               const struct td_broker_options *o, struct td_broker **ret,
-                               struct td_error *err)
-{
-    struct td_broker *b = calloc(1, driver->session_size);
-    if (b == NULL) {
-        return td_error_set(err, TD_ERR_NOMEM, "no memory for a session of the broker");
-    }
-    b->driver = driver;
-    enum td_err e = driver->open(b, o, err);
-    if (e != TD_OK) {
-        driver->close(b);
-        free(b);
-        return e;
-    }
-    *ret = b;
-    return TD_OK;
-}
 
 enum td_err tdi_relay_store_open(struct tdi_relay *r, struct td_error *err)
 {
     struct td_store *s = NULL;
-    enum td_err e = open_store(r->o.store_driver, &r->o.store, &s, err);
+    enum td_err e = tdi_store_open(r->o.store_driver, &r->o.store, &s, err);
     if (e == TD_OK) {
         pthread_mutex_lock(&r->lock);
         r->store = s;
@@ -73,16 +35,13 @@ void tdi_relay_store_close(struct tdi_relay *r)
     r->store = NULL;
     pthread_mutex_unlock(&r->lock);
     r->store_close = false;
-    if (s != NULL) {
-        s->driver->close(s);
-        free(s);
-    }
+    tdi_store_close(s);
 }
 
 enum td_err tdi_relay_broker_open(struct tdi_relay *r, struct td_error *err)
 {
     struct td_broker *b = NULL;
-    enum td_err e = open_broker(r->o.broker_driver, &r->o.broker, &b, err);
+    enum td_err e = tdi_broker_open(r->o.broker_driver, &r->o.broker, &b, err);
     if (e == TD_OK) {
         pthread_mutex_lock(&r->lock);
         r->broker = b;
@@ -99,10 +58,7 @@ void tdi_relay_broker_close(struct tdi_relay *r)
     pthread_mutex_unlock(&r->lock);
     r->broker_close = false;
     r->pipeline_full = false;
-    if (b != NULL) {
-        b->driver->close(b);
-        free(b);
-    }
+    tdi_broker_close(b);
     tdi_window_session(&r->window);
 }
 
@@ -162,8 +118,8 @@ enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error 
     }
     r->store_failures++;
     r->store_code = e->code;
-    r->store_retry_at = now + tdi_later(tdi_backoff(r->store_failures, r->o.random),
-                                        e->retry_after_us);
+    r->store_retry_at =
+        now + tdi_later(tdi_backoff(r->store_failures, r->o.random), e->retry_after_us);
     if (e->class_ == TD_CLASS_RETRY) {
         return TDI_STEP_AGAIN;
     }
@@ -172,6 +128,28 @@ enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error 
     }
     reopen(r);
     return TDI_STEP_AGAIN;
+}
+
+bool tdi_relay_lock_missed(struct tdi_relay *r, const struct td_error *e)
+{
+    td_time_us now = tdi_mono(&r->o.clock);
+
+    if (e->code != TD_ERR_BUSY || r->o.store.lock_wait_us == 0) {
+        return false;
+    }
+    r->busy_since = r->busy_since == TD_TIME_NONE ? now : r->busy_since;
+    if (now - r->busy_since >= TDI_RELAY_LOCK_US) {
+        return false;
+    }
+    r->write_at = now + TDI_RELAY_LOCK_GAP_US;
+    return true;
+}
+
+void tdi_relay_wrote(struct tdi_relay *r)
+{
+    tdi_relay_store_worked(r);
+    r->busy_since = TD_TIME_NONE;
+    r->write_at = INT64_MIN;
 }
 
 void tdi_relay_store_worked(struct tdi_relay *r)

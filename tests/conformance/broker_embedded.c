@@ -23,7 +23,7 @@ static void open_instance(struct broker_rig *r, bool create)
                                   .clock = tdi_clock_system(),
                                   .create = create,
                                   .threads = e->threads};
-    if (tdi_broker_instance_open(tdi_str(r->driver), &o, &e->instance, &err) != TD_OK) {
+    if (tdi_broker_driver(tdi_str(r->driver))->instance_open(&o, &e->instance, &err) != TD_OK) {
         fail_msg("instance_open: %s", err.text);
     }
 }
@@ -38,7 +38,7 @@ static void start(struct broker_rig *r)
 static void stop(struct broker_rig *r)
 {
     struct embedded *e = r->ctx;
-    tdi_broker_instance_close(tdi_str(r->driver), e->instance);
+    tdi_broker_driver(tdi_str(r->driver))->instance_close(e->instance);
     e->instance = NULL;
     broker_temp_remove(e->dir);
 }
@@ -46,7 +46,7 @@ static void stop(struct broker_rig *r)
 static void restart(struct broker_rig *r)
 {
     struct embedded *e = r->ctx;
-    tdi_broker_instance_close(tdi_str(r->driver), e->instance);
+    tdi_broker_driver(tdi_str(r->driver))->instance_close(e->instance);
     open_instance(r, false);
 }
 

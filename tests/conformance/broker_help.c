@@ -19,7 +19,7 @@ struct td_broker *broker_open(struct broker_rig *r, enum td_broker_role role)
     struct td_error err = {0};
     struct td_broker *b = NULL;
     r->options(r, role, &o);
-    enum td_err rc = tdi_broker_open(tdi_str(r->driver), &o, &b, &err);
+    enum td_err rc = tdi_broker_open(tdi_broker_driver(tdi_str(r->driver)), &o, &b, &err);
     if (rc != TD_OK) {
         fail_msg("open: %s", err.text);
     }

@@ -36,8 +36,8 @@ struct fake_handler_data {
     size_t scripts_count;
     struct one_run log[LOG_MAX];
     size_t log_count;
-    size_t slots;
-    struct slot running[SLOTS_MAX];
+    size_t slots;   /* of each session */
+    size_t running; /* in all sessions */
     bool killed;
     fake_decide_fn decide;
 };
@@ -45,7 +45,7 @@ struct fake_handler_data {
 struct fake_handler {
     struct td_handler head;
     struct fake_world *w;
-    bool prepared;
+    struct slot slots[SLOTS_MAX]; /* outside */
 };
 
 struct fake_handler_data *fake_handler_data_new(void)
@@ -121,11 +121,7 @@ int32_t fake_log_attempt(const struct fake_world *w, size_t index)
 
 size_t fake_running(const struct fake_world *w)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < w->handler->slots; i++) {
-        count += w->handler->running[i].used ? 1 : 0;
-    }
-    return count;
+    return w->handler->running;
 }
 
 void fake_slots(struct fake_world *w, size_t slots)
@@ -163,7 +159,9 @@ static void log_run(struct fake_world *w, const struct td_run *run, const struct
     r->killed = s->kills;
     h->killed = h->killed || s->kills;
     fake_say(w, "handler runs %s, attempt %d: %s", r->id, (int)run->attempt,
-             s->kills ? "dies" : s->kind == TD_VERDICT_OK ? "ok" : "fails");
+             s->kills                   ? "dies"
+             : s->kind == TD_VERDICT_OK ? "ok"
+                                        : "fails");
 }
 
 static void fill_verdict(struct fake_world *w, struct tdi_arena *a, const struct fake_script *s,
@@ -198,6 +196,12 @@ static struct fake_handler *of(struct td_handler *h)
     return (struct fake_handler *)h;
 }
 
+static void slot_free(struct fake_handler *h, struct slot *s)
+{
+    h->w->handler->running -= s->used ? 1 : 0;
+    s->used = false;
+}
+
 static enum td_err fh_open(struct td_handler *head, const struct td_handler_options *o,
                            struct td_error *err)
 {
@@ -211,8 +215,8 @@ static void fh_close(struct td_handler *head, td_time_us deadline_us)
 {
     struct fake_handler *h = of(head);
     (void)deadline_us;
-    if (h->w != NULL && head->driver == &fake_outside_driver) {
-        memset(h->w->handler->running, 0, sizeof(h->w->handler->running));
+    for (size_t i = 0; i < SLOTS_MAX && h->w != NULL; i++) {
+        slot_free(h, &h->slots[i]);
     }
 }
 
@@ -224,9 +228,9 @@ static enum td_err fh_prepare(struct td_handler *head, struct td_store *store, s
     return fake_call(of(head)->w, "handler.prepare", err, NULL) ? err->code : TD_OK;
 }
 
-static enum td_err fh_run(struct td_handler *head, struct td_store *store, const struct td_run *runs,
-                          size_t count, struct tdi_arena *a, struct td_verdict *ret_verdicts,
-                          size_t *ret_done, struct td_error *err)
+static enum td_err fh_run(struct td_handler *head, struct td_store *store,
+                          const struct td_run *runs, size_t count, struct tdi_arena *a,
+                          struct td_verdict *ret_verdicts, size_t *ret_done, struct td_error *err)
 {
     struct fake_world *w = of(head)->w;
     if (fake_call(w, "handler.run", err, NULL)) {
@@ -247,8 +251,8 @@ static enum td_err fh_run(struct td_handler *head, struct td_store *store, const
         }
         fill_verdict(w, a, &s, runs[i].message->id, &ret_verdicts[i]);
         *ret_done = i + 1;
-        if (s.kind == TD_VERDICT_RETRY || s.kind == TD_VERDICT_DEAD) {
-            /* Something was written before it failed: it must be undone. */
+        if (s.kind != TD_VERDICT_OK) {
+            /* Something was written before that verdict: it must be undone. */
             fake_store_effect(store, runs[i].message);
             break;
         }
@@ -273,12 +277,11 @@ const struct td_handler_driver fake_inside_driver = {
 static enum td_err fh_start(struct td_handler *head, const struct td_run *run, struct td_error *err)
 {
     struct fake_world *w = of(head)->w;
-    struct fake_handler_data *h = w->handler;
     if (fake_call(w, "handler.start", err, NULL)) {
         return err->code;
     }
-    for (size_t i = 0; i < h->slots; i++) {
-        struct slot *s = &h->running[i];
+    for (size_t i = 0; i < w->handler->slots; i++) {
+        struct slot *s = &of(head)->slots[i];
         if (s->used) {
             continue;
         }
@@ -294,6 +297,7 @@ static enum td_err fh_start(struct td_handler *head, const struct td_run *run, s
             .script = script,
             .done_at = w->now + script.takes_us,
         };
+        w->handler->running++;
         const struct td_message *m = run->message;
         snprintf(s->id, sizeof(s->id), "%.*s", (int)m->id.len, m->id.data);
         snprintf(s->source, sizeof(s->source), "%.*s", (int)m->source.len, m->source.data);
@@ -313,7 +317,7 @@ static enum td_err fh_poll(struct td_handler *head, td_time_us deadline_us, stru
     }
     size_t count = 0;
     for (size_t i = 0; i < w->handler->slots && count < max; i++) {
-        struct slot *s = &w->handler->running[i];
+        struct slot *s = &of(head)->slots[i];
         if (!s->used || s->done_at > w->now) {
             continue;
         }
@@ -324,7 +328,7 @@ static enum td_err fh_poll(struct td_handler *head, td_time_us deadline_us, stru
             fake_store_worker_settles(w, s->source, s->id, s->attempt);
         }
         fake_say(w, "handler ends %s", s->id);
-        s->used = false;
+        slot_free(of(head), s);
     }
     *ret_count = count;
     return TD_OK;
@@ -335,9 +339,9 @@ static void fh_cancel(struct td_handler *head, uint64_t token)
     struct fake_world *w = of(head)->w;
     w->calls++;
     for (size_t i = 0; i < w->handler->slots; i++) {
-        struct slot *s = &w->handler->running[i];
+        struct slot *s = &of(head)->slots[i];
         if (s->used && s->token == token) {
-            s->used = false;
+            slot_free(of(head), s);
             fake_say(w, "handler's %s is cancelled", s->id);
         }
     }
@@ -345,8 +349,12 @@ static void fh_cancel(struct td_handler *head, uint64_t token)
 
 static size_t fh_free_slots(struct td_handler *head)
 {
-    struct fake_world *w = of(head)->w;
-    return w->handler->slots - fake_running(w);
+    size_t slots = of(head)->w->handler->slots;
+    size_t used = 0;
+    for (size_t i = 0; i < slots; i++) {
+        used += of(head)->slots[i].used ? 1 : 0;
+    }
+    return slots - used;
 }
 
 const struct td_handler_driver fake_outside_driver = {

@@ -61,8 +61,9 @@ CREATE TABLE tidings_inbox(
     settled_at   INTEGER NOT NULL DEFAULT
                      (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000),
     PRIMARY KEY (consumer, source, id),
-    CONSTRAINT outcome_is_known CHECK (
-        outcome IN ('effect', 'retry', 'blocked', 'dead', 'discarded', 'dropped'))
+    CONSTRAINT outcome_is_known CHECK ( -- IN (...) would build a table of its own for each row
+        outcome = 'effect' OR outcome = 'retry' OR outcome = 'blocked' OR outcome = 'dead' OR
+        outcome = 'discarded' OR outcome = 'dropped')
 ) WITHOUT ROWID;
 
 -- Body and schedule of what is not finished, and the story of what was parked once.

@@ -132,8 +132,7 @@ static enum td_err take_in_tx(struct tdd_sqlite *s, struct td_str name, td_time_
     struct tdd_held *held = held_find(s, row->slot);
     bool ours = held != NULL && held->fence == row->fence && row->owned;
     if (held != NULL && !ours) {
-        /* Lost meanwhile: whoever has it now shall get the lock. */
-        tdd_owner_unlock(s, row->slot);
+        /* Lost meanwhile; if it stays lost, the lock is given back below. */
         *held = (struct tdd_held){.slot = 0};
     }
     if (!ours) {
@@ -245,7 +244,7 @@ enum td_err tdd_lease_renew(struct td_store *store, struct td_str name, int64_t 
                             td_time_us ttl_us, struct td_str report, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
-    enum td_err rc = tdd_tx_begin(s, "lease_renew", err);
+    enum td_err rc = tdd_tx_begin_soon(s, "lease_renew", err);
     if (rc != TD_OK) {
         return rc;
     }

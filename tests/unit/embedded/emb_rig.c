@@ -30,7 +30,7 @@ enum td_err emb_rig_open(struct emb_rig *e, bool create, struct td_error *err)
                                   .clock = tdi_clock_system(),
                                   .create = create,
                                   .threads = e->threads};
-    return tdi_broker_instance_open(TD_STR_LIT("embedded"), &o, &e->instance, err);
+    return tdi_broker_driver(TD_STR_LIT("embedded"))->instance_open(&o, &e->instance, err);
 }
 
 void emb_rig_start(struct emb_rig *e, bool create)
@@ -43,6 +43,6 @@ void emb_rig_start(struct emb_rig *e, bool create)
 
 void emb_rig_stop(struct emb_rig *e)
 {
-    tdi_broker_instance_close(TD_STR_LIT("embedded"), e->instance);
+    tdi_broker_driver(TD_STR_LIT("embedded"))->instance_close(e->instance);
     e->instance = NULL;
 }

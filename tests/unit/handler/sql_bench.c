@@ -44,7 +44,8 @@ void sql_bench_init(struct sql_bench *b, const char *sql)
         .create = true,
         .schema_any = true,
     };
-    assert_int_equal(tdi_store_driver_find(TD_STR_LIT("sqlite"), &real, &err), TD_OK);
+    real = tdi_store_driver(TD_STR_LIT("sqlite"));
+    assert_non_null(real);
     if (tdi_store_open(real, &o, &b->store, &err) != TD_OK ||
         real->migrate(b->store, &err) != TD_OK) {
         fail_msg("%s", err.text);

@@ -83,7 +83,7 @@ static void whole_worker(void **state)
 static struct td_store *make_store(struct bench *b, const char *path)
 {
     struct td_store *store = NULL;
-    const struct td_store_driver *driver = NULL;
+    const struct td_store_driver *driver = tdi_store_driver(TD_STR_LIT("sqlite"));
     struct td_error err = {.text = ""};
     static struct tdi_random random;
     tdi_random_seed(&random, 1);
@@ -95,8 +95,7 @@ static struct td_store *make_store(struct bench *b, const char *path)
         .create = true,
         .schema_any = true,
     };
-    if (tdi_store_driver_find(TD_STR_LIT("sqlite"), &driver, &err) != TD_OK ||
-        tdi_store_open(driver, &o, &store, &err) != TD_OK ||
+    if (tdi_store_open(driver, &o, &store, &err) != TD_OK ||
         driver->migrate(store, &err) != TD_OK) {
         fail_msg("%s", err.text);
     }
