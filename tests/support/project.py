@@ -9,6 +9,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -234,4 +235,4 @@ class Project:
 def exec_consumer(name, options="", more=""):
     """YAML of a consumer whose worker is worker.py."""
     return (f"  {name}:\n    from: orders\n"
-            f"    handler: {{ exec: {{ command: [python3, {WORKER}, {name}]{options} }} }}\n{more}")
+            f"    handler: {{ exec: {{ command: [{sys.executable}, -S, {WORKER}, {name}]{options} }} }}\n{more}")
