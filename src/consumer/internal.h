@@ -94,9 +94,10 @@ struct tdi_work {
     enum tdi_work_gate gate;
     enum tdi_plan plan;
     enum tdi_fate fate;
-    bool parked;    /* a leased row; else a live delivery */
-    bool give_back; /* parked: settle as it was, without a run */
-    bool suspect;   /* its run ended the store session */
+    bool parked;      /* a leased row; else a live delivery */
+    bool give_back;   /* parked: settle as it was, without a run */
+    bool interrupted; /* the fetch of this step was: do not wait */
+    bool suspect;     /* its run ended the store session */
     /* live */
     uint64_t handle;
     uint64_t session;     /* handle is void when c->broker_session differs */
