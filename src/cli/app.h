@@ -52,8 +52,8 @@ struct cli_app {
     pthread_cond_t changed; /* a loop has ended, or was asked to stop */
 };
 
-/* Take ownership of the brokers' files and see that every queue exists. OWNED, SCHEMA (init is
- * missing), ... */
+/* See that every store can be opened and is ours, take ownership of the brokers' files and see that every
+ * queue exists. OWNED, SCHEMA (init is missing), ... */
 enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, struct tdi_log *log,
                          struct td_error *err);
 /* Add the loops; names, short or full, restrict them; NULL: all of the kind. */
@@ -61,8 +61,6 @@ enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *
                               struct td_error *err);
 enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_consumer *consumer,
                                  struct td_error *err);
-/* Every store that is used: can it be opened, and is it ours? */
-enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err);
 enum td_err cli_app_start(struct cli_app *app, struct td_error *err);
 /* First call: drain. Second: leave at once. */
 void cli_app_stop(struct cli_app *app);
