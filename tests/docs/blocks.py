@@ -9,6 +9,7 @@ A marking is an HTML comment on the line before a fenced block:
                                (or by `stop`) and must end with 0
     <!-- test: stop -->        console: the commands that this block shows are run, then every program
                                of the background must end by itself
+    <!-- test: terminate -->   every program of the background gets SIGTERM, then console
     <!-- test: file NAME -->   the block is the content of this file
     <!-- test: sql DB -->      sql: the statements are given to sqlite3
 
@@ -19,7 +20,7 @@ import re
 
 _MARK = re.compile(r"^<!-- test(?:: (\w+)(?: (\S+))?)? -->$")
 _FENCE = re.compile(r"^```(\w*)$")
-KINDS = {None, "wait", "unordered", "background", "stop", "file", "sql"}
+KINDS = {None, "wait", "unordered", "background", "stop", "terminate", "file", "sql"}
 
 
 class Block:

@@ -17,6 +17,7 @@ _VARIES = [
     (re.compile(r"[\d,.]+/s\b"), "RATE"),
     (re.compile(r"\bprocess \d+"), "process PID"),
     (re.compile(r"\bmain \d+, with \d+ others?"), "main N, with N others"),
+    (re.compile(r"\b((?:edited|replayed|discarded) +\S+), \S+"), r"\1, USER"),
     (re.compile(r" +"), " "),
 ]
 
@@ -49,7 +50,7 @@ def same(shown, printed, unordered=False):
 
 class Shell:
     def __init__(self, folder, program):
-        environment = dict(os.environ, LC_ALL="C.UTF-8", TZ="UTC", USER="root",
+        environment = dict(os.environ, LC_ALL="C.UTF-8", TZ="UTC",
                            PATH=os.path.dirname(program) + os.pathsep + os.environ["PATH"])
         environment.pop("TIDINGS_CONFIG", None)
         self.folder, self.environment = folder, environment

@@ -17,7 +17,6 @@ from tap import main, test
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TIDINGS = os.path.abspath(os.environ.get("TIDINGS", os.path.join(ROOT, "build", "tidings")))
 WAIT_SECONDS = 60
-PAGE_SECONDS = 240
 
 
 def pages():
@@ -60,6 +59,8 @@ def do(shell, block, where):
         assert not shown, f"{where}: what runs in the background shows nothing"
         shell.start(command)
     else:
+        if block.kind == "terminate":
+            shell.stop()
         console(shell, block, where)
         if block.kind == "stop":
             shell.stop(send=False)
