@@ -79,6 +79,8 @@ struct td_store_options {
     struct tdi_random *random;
     td_time_us operation_timeout_us; /* 0: 5 s */
     td_time_us write_budget_us;      /* a write transaction should end within this; 0: 20 ms */
+    td_time_us lock_wait_us;         /* relay_settle, lease_renew and outbox_purge wait so long for
+                                        the write lock, then BUSY; 0: the operation timeout */
     bool create;                     /* make the database when it is missing (init only) */
     bool read_only;                  /* never write, not even a schema (status, trace) */
     bool schema_any;                 /* open although tables are missing or old (init only) */
@@ -96,13 +98,14 @@ struct td_store_info {
 /* ---- relay side ------------------------------------------------------------------------- */
 
 /*
- * A position is opaque to the core: it is stored, handed back and printed. order is a number that
- * grows with the position of one outbox, for display and for "covered by".
+ * A position is opaque to the core: it is stored and handed back. data is what all rows of one read
+ * share (which table; which snapshot, and that can be tens of kilobytes), order is the row's place
+ * in it: a number that grows with the position of one outbox, also for display and for "covered
+ * by". The data is borrowed: of the read's arena, or of the caller.
  */
-#define TD_POSITION_BYTES_MAX 512
+#define TD_POSITION_BYTES_MAX (1024 * 1024)
 struct td_position {
-    unsigned char data[TD_POSITION_BYTES_MAX];
-    uint16_t len; /* 0: the beginning */
+    struct td_bytes data; /* at most TD_POSITION_BYTES_MAX; empty: the beginning */
     int64_t order;
 };
 
@@ -132,7 +135,7 @@ struct td_relay_settle {
 };
 
 struct td_relay_stats {
-    struct td_position position;
+    int64_t position;            /* its order */
     bool declared;
     int64_t pending;              /* rows past the position; counted up to 1,000,000 */
     td_time_us oldest_pending_us; /* created_at of the first of them, or TD_TIME_NONE */
@@ -382,10 +385,10 @@ struct td_store_driver {
      * lowest position of its siblings on this store, else at the beginning. Repeatable. */
     enum td_err (*relay_declare)(struct td_store *s, struct td_str relay, struct td_error *err);
     /* The stored position of a declared relay. */
-    enum td_err (*relay_position)(struct td_store *s, struct td_str relay,
+    enum td_err (*relay_position)(struct td_store *s, struct td_str relay, struct tdi_arena *a,
                                   struct td_position *ret_position, struct td_error *err);
-    /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body.
-     * TD_ERR_REBUILT: the table is not the one that the position belongs to. */
+    /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body;
+     * their positions share one data. TD_ERR_REBUILT: the table is not the one that the position belongs to. */
     enum td_err (*outbox_read)(struct td_store *s, const struct td_position *after, size_t max,
                                size_t bytes_max, struct tdi_arena *a,
                                struct td_outbox_row **ret_rows, size_t *ret_count,
@@ -402,7 +405,7 @@ struct td_store_driver {
      * may wake for nothing and may miss. Optional (NULL): the caller waits by itself. */
     enum td_err (*wait)(struct td_store *s, td_time_us deadline_us, bool *ret_woken,
                         struct td_error *err);
-    /* A relay's position to `to` (len 0: to the beginning), audited. The lease must be free. */
+    /* A relay's position to `to` (no data: to the beginning), audited. The lease must be free. */
     enum td_err (*relay_rebase)(struct td_store *s, struct td_str relay,
                                 const struct td_position *to, struct td_str actor,
                                 struct td_error *err);

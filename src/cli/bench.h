@@ -149,10 +149,11 @@ enum bench_keys {
 
 struct bench_writer {
     const char *db;
-    int number; /* of this writer, from 0 */
-    int rows;   /* of one commit */
-    int rate;   /* rows a second; 0: as fast as the backlog allows */
-    bool note;  /* when each row was committed */
+    int number;  /* of this writer, from 0 */
+    int rows;    /* of one commit */
+    int rate;    /* rows a second; 0: as fast as the backlog allows */
+    bool note;   /* when each row was committed */
+    bool polite; /* leaves the write lock free as long as it had it */
     enum bench_keys keys;
 };
 

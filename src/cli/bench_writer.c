@@ -122,8 +122,12 @@ static enum td_err write_rows(struct writer *w, struct td_error *err)
     enum td_err rc = bench_db_open(w->o->db, &w->db, err);
     while (rc == TD_OK && atomic_load(&w->b->shared->stop) == 0) {
         int rows = rows_wanted(w, since);
+        td_time_us before = bench_now(w->b);
         if (rows > 0) {
             rc = commit_rows(w, rows, err);
+            if (w->o->polite) {
+                pause_us(bench_now(w->b) - before);
+            }
         } else {
             pause_us(w->o->rate > 0 ? TD_SECOND_US / w->o->rate / 2 : THROTTLE_US);
         }

@@ -21,7 +21,7 @@ static void explain(const struct rebase *r, const struct td_relay_stats *stats,
                     const struct td_outbox_row *first)
 {
     printf("relay %s has published up to sequence %" PRId64 ".\n", r->relay->short_name.data,
-           stats->position.order);
+           stats->position);
     if (first == NULL) {
         puts(
             "The outbox is empty: the position goes to the beginning, nothing is published again.");
@@ -41,7 +41,7 @@ static void explain(const struct rebase *r, const struct td_relay_stats *stats,
 static enum td_err do_rebase(struct rebase *r, bool apply, struct td_error *err)
 {
     const struct td_store_driver *d = r->store->driver;
-    struct td_position beginning = {.len = 0};
+    struct td_position beginning = {.order = 0};
     struct td_relay_stats stats;
     struct td_outbox_row *rows;
     size_t count = 0;

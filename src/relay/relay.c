@@ -21,6 +21,8 @@ static void take_options(struct tdi_relay *r, const struct tdi_relay_options *o)
 {
     r->o = *o;
     r->o.broker.role = TD_BROKER_PUBLISH;
+    r->o.store.lock_wait_us =
+        o->store.lock_wait_us > 0 ? o->store.lock_wait_us : TDI_RELAY_LOCK_WAIT_US;
     r->o.lease_ttl_us = o->lease_ttl_us > 0 ? o->lease_ttl_us : TDI_RELAY_LEASE_TTL_US;
     r->o.position_interval_us =
         o->position_interval_us > 0 ? o->position_interval_us : TDI_RELAY_POSITION_INTERVAL_US;
@@ -43,6 +45,7 @@ static bool make_parts(struct tdi_relay *r)
     }
     tdi_buf_init(&r->report, TDI_RELAY_REPORT_BYTES_MAX);
     tdi_buf_init(&r->reported, TDI_RELAY_REPORT_BYTES_MAX);
+    tdi_buf_init(&r->read_data, TD_POSITION_BYTES_MAX);
     r->slots = calloc(r->o.window_rows, sizeof(*r->slots));
     return r->slots != NULL && tdi_window_init(&r->window, r->o.window_rows, ordered, seed);
 }
@@ -66,6 +69,8 @@ enum td_err tdi_relay_new(const struct tdi_relay_options *o, struct tdi_relay **
         return td_error_set(err, TD_ERR_NOMEM, "no memory for the window of a relay");
     }
     r->store_retry_at = INT64_MIN;
+    r->write_at = INT64_MIN;
+    r->busy_since = TD_TIME_NONE;
     r->broker_retry_at = INT64_MIN;
     r->pending_counted = -1;
     r->oldest_counted_us = TD_TIME_NONE;
@@ -91,6 +96,7 @@ void tdi_relay_free(struct tdi_relay *r)
     }
     tdi_buf_release(&r->report);
     tdi_buf_release(&r->reported);
+    tdi_buf_release(&r->read_data);
     free(r->slots);
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -114,6 +120,13 @@ void tdi_relay_forget(struct tdi_relay *r)
     r->front_stale = true;
     r->undurable = false;
     r->forget = false;
+}
+
+void tdi_relay_set_position(struct tdi_relay *r, struct tdi_buf *take_data, int64_t order)
+{
+    tdi_buf_release(&r->read_data);
+    r->read_data = *take_data;
+    r->read_position = (struct td_position){{r->read_data.data, r->read_data.len}, order};
 }
 
 /* ---- to the lease ----------------------------------------------------------------------- */
@@ -198,12 +211,26 @@ static enum tdi_step take_lease(struct tdi_relay *r)
 
 static enum tdi_step load_position(struct tdi_relay *r)
 {
+    struct tdi_arena a;
+    struct tdi_buf data;
+    struct td_position p;
     struct td_error err;
 
-    if (r->store->driver->relay_position(r->store, r->o.name, &r->read_position, &err) != TD_OK) {
+    tdi_arena_init(&a, 2 * TD_POSITION_BYTES_MAX);
+    tdi_buf_init(&data, TD_POSITION_BYTES_MAX);
+    enum td_err e = r->store->driver->relay_position(r->store, r->o.name, &a, &p, &err);
+    if (e == TD_OK) {
+        tdi_buf_add(&data, p.data.data, p.data.len);
+        e = data.failed ? td_error_set(&err, TD_ERR_NOMEM, "no memory for the relay's position")
+                        : TD_OK;
+    }
+    tdi_arena_release(&a);
+    if (e != TD_OK) {
+        tdi_buf_release(&data);
         return tdi_relay_store_failed(r, &err);
     }
-    r->position_order = r->read_position.order;
+    tdi_relay_set_position(r, &data, p.order);
+    r->position_order = p.order;
     r->phase = TDI_PHASE_STATS;
     return TDI_STEP_AGAIN;
 }

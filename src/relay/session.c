@@ -130,6 +130,28 @@ enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error 
     return TDI_STEP_AGAIN;
 }
 
+bool tdi_relay_lock_missed(struct tdi_relay *r, const struct td_error *e)
+{
+    td_time_us now = tdi_mono(&r->o.clock);
+
+    if (e->code != TD_ERR_BUSY || r->o.store.lock_wait_us == 0) {
+        return false;
+    }
+    r->busy_since = r->busy_since == TD_TIME_NONE ? now : r->busy_since;
+    if (now - r->busy_since >= TDI_RELAY_LOCK_US) {
+        return false;
+    }
+    r->write_at = now + TDI_RELAY_LOCK_GAP_US;
+    return true;
+}
+
+void tdi_relay_wrote(struct tdi_relay *r)
+{
+    tdi_relay_store_worked(r);
+    r->busy_since = TD_TIME_NONE;
+    r->write_at = INT64_MIN;
+}
+
 void tdi_relay_store_worked(struct tdi_relay *r)
 {
     r->store_failures = 0;

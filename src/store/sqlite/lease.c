@@ -244,7 +244,7 @@ enum td_err tdd_lease_renew(struct td_store *store, struct td_str name, int64_t 
                             td_time_us ttl_us, struct td_str report, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
-    enum td_err rc = tdd_tx_begin(s, "lease_renew", err);
+    enum td_err rc = tdd_tx_begin_soon(s, "lease_renew", err);
     if (rc != TD_OK) {
         return rc;
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -277,6 +278,7 @@ static pid_t fake_owner(const struct emb_rig *e, const void *then, size_t then_l
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         struct pollfd p = {.fd = listen_fd, .events = POLLIN};
         char some[4096];
         struct tdi_buf b;

@@ -225,6 +225,36 @@ static void a_moments_lock_is_no_trouble(void **state)
     rig_free(rig);
 }
 
+static bool a_settle_was_tried(const struct rig *rig)
+{
+    return rig->p[0].store.calls[RELAY_STORE_SETTLE] > 0;
+}
+
+static bool four_are_accepted(const struct rig *rig)
+{
+    return accepted(rig) == 4;
+}
+
+static void rows_go_on_while_another_has_the_write_lock(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(true);
+    rig_start(rig, 0);
+    rig_until(rig, is_running);
+    add(rig, 1);
+    for (int n = 1; n < 8; n++) {
+        fail_store(rig, RELAY_STORE_SETTLE, n, TD_ERR_BUSY, false);
+    }
+    rig_until(rig, a_settle_was_tried);
+    add(rig, 3);
+    rig_until(rig, four_are_accepted);
+    assert_int_equal(relay_db_name(&rig->db, RIG_RELAY)->published_total, 0);
+    assert_int_equal(rig_snapshot(rig).last_error.code, TD_OK);
+    rig_until(rig, rig_settled);
+    assert_int_equal(relay_db_name(&rig->db, RIG_RELAY)->published_total, 4);
+    rig_free(rig);
+}
+
 static void answers_are_collected_while_the_store_is_down(void **state)
 {
     (void)state;
@@ -371,6 +401,7 @@ int main(void)
         cmocka_unit_test(opening_alone_does_not_end_the_backoff),
         cmocka_unit_test(a_store_that_fails_for_now_costs_nothing_in_hand),
         cmocka_unit_test(a_moments_lock_is_no_trouble),
+        cmocka_unit_test(rows_go_on_while_another_has_the_write_lock),
         cmocka_unit_test(answers_are_collected_while_the_store_is_down),
         cmocka_unit_test(an_unknown_settlement_takes_the_lease_anew),
         cmocka_unit_test(a_closed_store_session_is_opened_anew),
