@@ -94,7 +94,7 @@ static bool halted(const struct gather *g, const struct td_lease_state *lease,
 {
     struct td_str state = report_text(g, lease->report, "/state");
     return state.data != NULL && tdi_str_is(state, "halted") &&
-           report_number(g, lease->report, "/position", -1) == stats->position.order;
+           report_number(g, lease->report, "/position", -1) == stats->position;
 }
 
 static void gather_outbox(const struct gather *g, const struct tdi_plan_relay *relay,
