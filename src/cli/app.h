@@ -43,6 +43,9 @@ struct cli_app {
     struct td_clock clock;
     struct tdi_log *log;
     struct cli_app_broker *brokers; /* by the number of the configuration */
+    struct td_store **checks;       /* sessions of cli_app_check_stores(), by the number of the
+                                       configuration; NULL: none */
+    struct tdi_random random;       /* of the main thread */
     struct cli_app_part *parts;
     size_t parts_count;
     size_t parts_max;
@@ -61,8 +64,11 @@ enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *
                               struct td_error *err);
 enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_consumer *consumer,
                                  struct td_error *err);
-/* Every store that is used: can it be opened, and is it ours? */
+/* Every store that is used: can it be opened, and is it ours? The sessions stay open until
+ * cli_app_end_checks(), for the last one to close a database makes its WAL go, and the loops would have
+ * to make it again. */
 enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err);
+void cli_app_end_checks(struct cli_app *app);
 enum td_err cli_app_start(struct cli_app *app, struct td_error *err);
 /* First call: drain. Second: leave at once. */
 void cli_app_stop(struct cli_app *app);
