@@ -135,7 +135,7 @@ struct td_relay_settle {
 };
 
 struct td_relay_stats {
-    int64_t position;            /* its order */
+    int64_t position; /* its order */
     bool declared;
     int64_t pending;              /* rows past the position; counted up to 1,000,000 */
     td_time_us oldest_pending_us; /* created_at of the first of them, or TD_TIME_NONE */

@@ -94,10 +94,9 @@ struct tdi_work {
     enum tdi_work_gate gate;
     enum tdi_plan plan;
     enum tdi_fate fate;
-    bool parked;      /* a leased row; else a live delivery */
-    bool give_back;   /* parked: settle as it was, without a run */
-    bool interrupted; /* the fetch of this step was: do not wait */
-    bool suspect;     /* its run ended the store session */
+    bool parked;    /* a leased row; else a live delivery */
+    bool give_back; /* parked: settle as it was, without a run */
+    bool suspect;   /* its run ended the store session */
     /* live */
     uint64_t handle;
     uint64_t session;     /* handle is void when c->broker_session differs */
@@ -195,6 +194,7 @@ struct tdi_consumer {
     bool lose;        /* close both sessions, forget everything, take over anew */
     bool lose_broker; /* close the broker session, forget what is not decided */
     bool suspect;     /* a run ended the store session: open a window at the start */
+    bool interrupted; /* the fetch of this step was: do not wait */
     bool prepared, leased, totals_read, clock_read, keys_read, subscribed;
     bool owned; /* the last lease_take() said OWNED */
     bool left;  /* the last report is written */
