@@ -40,4 +40,27 @@ def every_link_leads_somewhere():
     assert not broken, broken
 
 
+PATH = re.compile(r"^(src|tests|include|scripts|docs|examples|cmake|bench)/[\w./-]+$")
+NAME = re.compile(r"^[a-z]\w*_\w+$")
+
+
+@test
+def the_files_and_tests_that_are_named_exist():
+    """In the pages for contributors: `a/path` exists, and what is named behind a test file is in it."""
+    wrong = []
+    for page in ("docs/ARCHITECTURE.md", "docs/HACKING.md"):
+        for line in read(os.path.join(ROOT, page)).splitlines():
+            current = None
+            for code in re.findall(r"`([^`]+)`", line):
+                if PATH.match(code) and "NAME" not in code:
+                    current = os.path.join(ROOT, code)
+                    if not os.path.exists(current):
+                        wrong.append(f"{page}: {code}")
+                elif current and "/tests/" in current and NAME.match(code) and os.path.isfile(current):
+                    with open(current, encoding="utf-8") as file:
+                        if not re.search(rf"\b{code}\b", file.read()):
+                            wrong.append(f"{page}: {code} is not in {current}")
+    assert not wrong, wrong
+
+
 main()
