@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "bench/db.h"
 #include "cli/bench.h"
-#include "cli/bench_db.h"
 #include "tdi_version.h"
 
 #define JSON_BYTES_MAX 65536
