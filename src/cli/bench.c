@@ -36,8 +36,8 @@ static int read_seconds(struct cli *cli, int *ret)
 {
     const char *text = cli_value(cli, "seconds");
     int64_t seconds = SECONDS_DEFAULT;
-    if (text != NULL && (!tdi_str_to_i64(tdi_str(text), &seconds) || seconds < 1 ||
-                         seconds > BENCH_SECONDS_MAX)) {
+    if (text != NULL &&
+        (!tdi_str_to_i64(tdi_str(text), &seconds) || seconds < 1 || seconds > BENCH_SECONDS_MAX)) {
         return cli_usage(cli, "--seconds takes 1 to %d", BENCH_SECONDS_MAX);
     }
     *ret = (int)seconds;
@@ -75,8 +75,8 @@ static enum td_err make_shared(struct bench *b, struct td_error *err)
 {
     size_t rows = (size_t)(b->seconds + BENCH_SLACK_SECONDS) * BENCH_LATENCY_RATE;
     b->shared_bytes = sizeof(*b->shared) + rows * sizeof(b->shared->noted_us[0]);
-    void *at = mmap(NULL, b->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                    0);
+    void *at =
+        mmap(NULL, b->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) {
         return td_error_set(err, TD_ERR_NOMEM, "no memory for the measurement");
     }
@@ -164,18 +164,20 @@ static const struct cli_option bench_options[] = {
     {"json", 0, NULL, false, "one JSON document instead of text"},
     {"seconds", 0, "N", false, "length of each part (60)"},
     {"dir", 0, "DIR", false, "where the files go; the current folder otherwise"},
-    {"only", 0, "PART", true, "only this part: path, single_key, one_row, latency, broker, idle, "
-                              "start, app"},
+    {"only", 0, "PART", true,
+     "only this part: path, single_key, one_row, latency, broker, idle, "
+     "start, app"},
 };
 
 const struct cli_command cli_command_bench = {
     .name = "bench",
     .operands = "",
     .summary = "Measure throughput, latency and memory on this machine",
-    .text = "Makes databases, a broker and a configuration of its own in a fresh folder, runs\n"
-            "`tidings run` on them and removes them. Everything is durable. Each figure is printed\n"
-            "with its aim and with what the bare disk gives in the same minute: compare ratios, for\n"
-            "rates differ between machines. Needs no configuration.",
+    .text =
+        "Makes databases, a broker and a configuration of its own in a fresh folder, runs\n"
+        "`tidings run` on them and removes them. Everything is durable. Each figure is printed\n"
+        "with its aim and with what the bare disk gives in the same minute: compare ratios, for\n"
+        "rates differ between machines. Needs no configuration.",
     .examples = "tidings bench --seconds 10\ntidings bench --json --only path --only broker",
     CLI_OPTIONS(bench_options),
     .run = bench_run,

@@ -35,15 +35,15 @@
 
 /* What the processes of a part tell each other; mapped before they are forked. */
 struct bench_shared {
-    atomic_llong committed;           /* rows, by all writers */
-    atomic_llong effects;             /* as the parent saw last */
-    atomic_int stop;                  /* writers end */
-    atomic_int failed;                /* a child said why on stderr */
-    atomic_llong broker_acked;        /* broker part */
+    atomic_llong committed;    /* rows, by all writers */
+    atomic_llong effects;      /* as the parent saw last */
+    atomic_int stop;           /* writers end */
+    atomic_int failed;         /* a child said why on stderr */
+    atomic_llong broker_acked; /* broker part */
     atomic_llong broker_confirmed;
     size_t noted_max;
-    atomic_size_t noted;              /* entries of `noted_us` that are valid */
-    td_time_us noted_us[];            /* latency: when row i was committed (mono);
+    atomic_size_t noted;   /* entries of `noted_us` that are valid */
+    td_time_us noted_us[]; /* latency: when row i was committed (mono);
                                          app commit: how long commit i took */
 };
 
@@ -56,14 +56,14 @@ struct bench_raw {
 
 struct bench_flow {
     bool measured;
-    double per_second;           /* effects */
-    double cpu_us_per_message;   /* run and writers */
+    double per_second;         /* effects */
+    double cpu_us_per_message; /* run and writers */
     double cpu_run_us_per_message;
-    double cpu_others_percent;   /* of the machine, used by others meanwhile */
+    double cpu_others_percent; /* of the machine, used by others meanwhile */
     int64_t backlog_first, backlog_last;
-    int64_t committed, effects;  /* in all, warm-up and drain included */
-    double rss_after_mib;        /* of run, after the drain */
-    double p50_ms, p99_ms;       /* latency_at_1000, app_commit */
+    int64_t committed, effects; /* in all, warm-up and drain included */
+    double rss_after_mib;       /* of run, after the drain */
+    double p50_ms, p99_ms;      /* latency_at_1000, app_commit */
     int64_t samples;
     struct bench_raw raw;
 };
@@ -95,7 +95,7 @@ struct bench {
     int seconds;                 /* of each part */
     struct bench_shared *shared;
     size_t shared_bytes;
-    bool interrupted;            /* a signal asked for the end */
+    bool interrupted; /* a signal asked for the end */
     double load_first, load_last;
     long processors;
 
@@ -149,10 +149,11 @@ enum bench_keys {
 
 struct bench_writer {
     const char *db;
-    int number;          /* of this writer, from 0 */
-    int rows;            /* of one commit */
-    int rate;            /* rows a second; 0: as fast as the backlog allows */
-    bool note;           /* when each row was committed */
+    int number;  /* of this writer, from 0 */
+    int rows;    /* of one commit */
+    int rate;    /* rows a second; 0: as fast as the backlog allows */
+    bool note;   /* when each row was committed */
+    bool polite; /* leaves the write lock free as long as it had it */
     enum bench_keys keys;
 };
 

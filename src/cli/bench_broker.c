@@ -44,8 +44,8 @@ static enum td_err append(int fd, const char *data, size_t bytes, struct td_erro
                               : td_error_set(err, TD_ERR_IO, "raw file: %s", strerror(errno));
 }
 
-static enum td_err raw_loop(struct bench *b, int fd, int rows, td_time_us us,
-                            struct bench_raw *ret, struct td_error *err)
+static enum td_err raw_loop(struct bench *b, int fd, int rows, td_time_us us, struct bench_raw *ret,
+                            struct td_error *err)
 {
     size_t bytes = (size_t)rows * BENCH_BODY_BYTES, file = 0, count = 0;
     size_t max = (size_t)(us / TD_MILLISECOND_US) * 40 + 1;
@@ -164,8 +164,8 @@ static enum td_err consume(struct side *s, struct td_error *err)
     while (rc == TD_OK && atomic_load(&s->b->shared->stop) == 0) {
         struct td_fetch got = {.count = 0};
         tdi_arena_reset(&a);
-        rc = s->driver->fetch(broker, BENCH_BROKER_WINDOW, bench_now(s->b) + WAIT_US, &a, &got,
-                              err);
+        rc =
+            s->driver->fetch(broker, BENCH_BROKER_WINDOW, bench_now(s->b) + WAIT_US, &a, &got, err);
         for (size_t i = 0; rc == TD_OK && i < got.count; i++) {
             handles[i] = got.deliveries[i].handle;
         }
@@ -212,8 +212,8 @@ static void fill_slot(struct side *s, struct publisher *p, size_t at, struct td_
         .published_at = now,
         .body = {slot->body, sizeof(slot->body)},
     };
-    *ret = (struct td_publish){
-        .topic = slot->message.topic, .message = &slot->message, .token = at};
+    *ret =
+        (struct td_publish){.topic = slot->message.topic, .message = &slot->message, .token = at};
 }
 
 static enum td_err collect(struct side *s, struct publisher *p, struct td_error *err)
@@ -389,8 +389,7 @@ enum td_err bench_broker_alone(struct bench *b, struct td_error *err)
         return rc;
     }
     pid_t pid = fork_broker(b, folder);
-    rc = pid > 0 ? measure(b, pid, err)
-                 : td_error_set(err, TD_ERR_NOMEM, "cannot start a process");
+    rc = pid > 0 ? measure(b, pid, err) : td_error_set(err, TD_ERR_NOMEM, "cannot start a process");
     atomic_store(&b->shared->stop, 1);
     if (pid > 0 && bench_wait(b, pid, END_US) != 0 && rc == TD_OK) {
         rc = td_error_set(err, TD_ERR_INTERNAL, "the broker's process failed");

@@ -85,8 +85,7 @@ void bench_print_text(const struct bench *b)
 {
     printf("tidings bench %s, SQLite %s, %ld processors, %d s a part, load %.1f before, %.1f "
            "after\n\n",
-           TDI_VERSION, bench_db_version(), b->processors, b->seconds, b->load_first,
-           b->load_last);
+           TDI_VERSION, bench_db_version(), b->processors, b->seconds, b->load_first, b->load_last);
     line("", "measured", "aim", "bare disk, in the same minute");
     flow_line("committed row to effect", &b->path, ">= 25000/s");
     cpu_line(&b->path);
@@ -122,8 +121,7 @@ static void add_raw(struct tdi_buf *out, bool *first, const struct bench_raw *r)
     number(out, first, "raw_p99_ms", r->p99_ms);
 }
 
-static void add_flow(struct tdi_buf *out, bool *first, const char *key,
-                     const struct bench_flow *f)
+static void add_flow(struct tdi_buf *out, bool *first, const char *key, const struct bench_flow *f)
 {
     bool in = true;
     if (!f->measured) {

@@ -32,8 +32,8 @@ static enum td_err add_row(const char *path, int64_t number, struct td_error *er
 }
 
 /* Wait until a number of the database reaches `wanted`. */
-static enum td_err reach(struct bench *b, const char *path, enum bench_number which,
-                         int64_t wanted, struct td_error *err)
+static enum td_err reach(struct bench *b, const char *path, enum bench_number which, int64_t wanted,
+                         struct td_error *err)
 {
     td_time_us until = bench_now(b) + LIMIT_US;
     struct bench_db *db;

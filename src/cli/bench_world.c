@@ -2,6 +2,7 @@
  * One part's databases, configuration and `tidings run`, and what /proc says of processes.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +11,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -131,8 +131,7 @@ static enum td_err write_config(const struct bench_world *w, bool same_file, str
     if (f == NULL) {
         return td_error_set(err, TD_ERR_CANNOT_CREATE, "%s: %s", w->config, strerror(errno));
     }
-    fprintf(f, configuration,
-            same_file ? "" : "  effects: { driver: sqlite, path: effects.db }\n",
+    fprintf(f, configuration, same_file ? "" : "  effects: { driver: sqlite, path: effects.db }\n",
             same_file ? "app" : "effects");
     return fclose(f) == 0 ? TD_OK : td_error_set(err, TD_ERR_IO, "%s: cannot write", w->config);
 }
@@ -240,8 +239,8 @@ double bench_cpu_of(pid_t pid)
     fclose(f);
     text[len] = '\0';
     const char *rest = strrchr(text, ')'); /* the name may hold anything */
-    if (rest == NULL || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                               &user, &kernel) != 2) {
+    if (rest == NULL || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                               &kernel) != 2) {
         return 0;
     }
     return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);

@@ -20,18 +20,19 @@ struct writer {
     const struct bench_writer *o;
     struct bench_db *db;
     struct tdi_random random;
-    double *sums;    /* Zipf: sums[i] = 1/1 + ... + 1/(i+1) */
+    double *sums; /* Zipf: sums[i] = 1/1 + ... + 1/(i+1) */
     int64_t written;
 };
 
 void bench_body(char body[BENCH_BODY_BYTES], int64_t user, int64_t number)
 {
     char start[BENCH_BODY_BYTES];
-    int len = snprintf(start, sizeof(start),
-                       "{\"user_id\":%lld,\"currency\":\"EUR\",\"total\":{\"net\":\"84.03\",\"points\":%lld},"
-                       "\"items\":[{\"sku\":\"A-1001\",\"count\":2},{\"sku\":\"B-77\",\"count\":1}],"
-                       "\"note\":\"",
-                       (long long)user, (long long)number);
+    int len = snprintf(
+        start, sizeof(start),
+        "{\"user_id\":%lld,\"currency\":\"EUR\",\"total\":{\"net\":\"84.03\",\"points\":%lld},"
+        "\"items\":[{\"sku\":\"A-1001\",\"count\":2},{\"sku\":\"B-77\",\"count\":1}],"
+        "\"note\":\"",
+        (long long)user, (long long)number);
     memcpy(body, start, (size_t)len);
     memset(body + len, 'x', BENCH_BODY_BYTES - (size_t)len);
     memcpy(body + BENCH_BODY_BYTES - 2, "\"}", 2);
@@ -54,8 +55,8 @@ static size_t next_key(struct writer *w)
     if (w->o->keys == BENCH_KEYS_ONE) {
         return 0;
     }
-    double at = (double)(tdi_random_u64(&w->random) >> 11) / 9007199254740992.0 *
-                w->sums[BENCH_KEYS - 1];
+    double at =
+        (double)(tdi_random_u64(&w->random) >> 11) / 9007199254740992.0 * w->sums[BENCH_KEYS - 1];
     size_t low = 0, high = BENCH_KEYS - 1;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -121,8 +122,12 @@ static enum td_err write_rows(struct writer *w, struct td_error *err)
     enum td_err rc = bench_db_open(w->o->db, &w->db, err);
     while (rc == TD_OK && atomic_load(&w->b->shared->stop) == 0) {
         int rows = rows_wanted(w, since);
+        td_time_us before = bench_now(w->b);
         if (rows > 0) {
             rc = commit_rows(w, rows, err);
+            if (w->o->polite) {
+                pause_us(bench_now(w->b) - before);
+            }
         } else {
             pause_us(w->o->rate > 0 ? TD_SECOND_US / w->o->rate / 2 : THROTTLE_US);
         }

@@ -39,7 +39,7 @@ struct publish {
     struct td_store *store; /* with --outbox */
     FILE *input;
     const char *input_name;
-    size_t line;            /* lines read so far */
+    size_t line; /* lines read so far */
     size_t bytes_max;
     struct tdi_arena round; /* messages of the round that is going on */
     struct td_message messages[ROUND];
@@ -66,8 +66,8 @@ static void apply_options(struct publish *p, struct td_message *m)
         const char *option;
         struct td_str *field;
     } texts[] = {
-        {"type", &m->type},     {"topic", &m->topic},   {"key", &m->key},
-        {"id", &m->id},         {"source", &m->source}, {"content-type", &m->content_type},
+        {"type", &m->type}, {"topic", &m->topic},   {"key", &m->key},
+        {"id", &m->id},     {"source", &m->source}, {"content-type", &m->content_type},
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const char *value = cli_value(cli, texts[i].option);

@@ -92,8 +92,7 @@ enum td_err cli_instance_open(struct cli *cli, const struct tdi_config *config,
     return cli_missing(driver->instance_open(&o, ret, err), err);
 }
 
-void cli_instance_close(const struct tdi_config_broker *broker,
-                        struct td_broker_instance *instance)
+void cli_instance_close(const struct tdi_config_broker *broker, struct td_broker_instance *instance)
 {
     const struct td_broker_driver *driver = tdi_broker_driver(broker->driver);
     if (instance != NULL && driver != NULL) {

@@ -11,7 +11,7 @@
 struct tdi_log;
 
 enum cli_access {
-    CLI_READ,   /* never write, not even a schema */
+    CLI_READ, /* never write, not even a schema */
     CLI_WRITE,
     CLI_CREATE, /* init: make what is missing */
 };

@@ -266,8 +266,8 @@ static int gather(struct cli *cli, const struct tdi_plan *plan, struct tdi_statu
         return cli_fail(cli, &err);
     }
     for (size_t i = 0; i < c->stores_count; i++) {
-        if (cli_store_open(cli, c, &c->stores[i], CLI_READ, &stores[i].session,
-                           &stores[i].why) != TD_OK) {
+        if (cli_store_open(cli, c, &c->stores[i], CLI_READ, &stores[i].session, &stores[i].why) !=
+            TD_OK) {
             stores[i].session = NULL;
         }
     }

@@ -97,15 +97,11 @@ static void run_singly(struct tdi_consumer *c, size_t count, bool alone)
     tdi_singles_start(c, &c->hand, count, alone);
 }
 
+/* Any other verdict than OK may have left something in the transaction. */
 static bool all_well(const struct td_verdict *verdicts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        switch (verdicts[i].kind) {
-        case TD_VERDICT_OK:
-        case TD_VERDICT_DROP:
-            break;
-        case TD_VERDICT_RETRY:
-        case TD_VERDICT_DEAD:
+        if (verdicts[i].kind != TD_VERDICT_OK) {
             return false;
         }
     }
@@ -139,7 +135,7 @@ static void step_run(struct tdi_consumer *c)
         tdi_breaker_result(&c->breaker, false, tdi_now(c), c->o.random);
         tdi_decide_verdict(c, w, v, false);
         w->settle.claimed = true;
-        if (v->kind == TD_VERDICT_OK && v->emit_count == 0) {
+        if (v->emit_count == 0) {
             w->plan = TDI_PLAN_NONE;
             w->fate = TDI_FATE_EFFECT;
         } else {

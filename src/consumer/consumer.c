@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/str.h"
 #include "consumer/internal.h"
+#include "handler/registry.h"
 
 #define BATCH_DEFAULT 256
 #define PREFETCH_MAX 32768
@@ -61,17 +61,6 @@ static void fill_defaults(struct tdi_consumer_options *o)
     }
 }
 
-static enum td_err open_handler(struct tdi_consumer *c, struct td_error *err)
-{
-    const struct td_handler_driver *driver = c->o.handler_driver;
-    c->handler = calloc(1, driver->session_size);
-    if (c->handler == NULL) {
-        return td_error_set(err, TD_ERR_NOMEM, "no memory for a handler");
-    }
-    c->handler->driver = driver;
-    return driver->open(c->handler, &c->o.handler, err);
-}
-
 static bool init_parts(struct tdi_consumer *c)
 {
     enum tdi_gate_mode mode = c->o.order == TDI_ORDER_NONE ? TDI_GATE_NONE : TDI_GATE_BLOCK;
@@ -103,8 +92,9 @@ enum td_err tdi_consumer_new(const struct tdi_consumer_options *o,
     fill_defaults(&c->o);
     c->outside = o->handler_driver->place == TD_HANDLER_OUTSIDE;
     pthread_mutex_init(&c->lock, NULL);
-    enum td_err rc = init_parts(c) ? open_handler(c, err)
-                                   : td_error_set(err, TD_ERR_NOMEM, "no memory for a consumer");
+    enum td_err rc = init_parts(c)
+                         ? tdi_handler_open(o->handler_driver, &c->o.handler, &c->handler, err)
+                         : td_error_set(err, TD_ERR_NOMEM, "no memory for a consumer");
     if (rc != TD_OK) {
         tdi_consumer_free(c);
         return rc;
@@ -118,10 +108,7 @@ void tdi_consumer_free(struct tdi_consumer *c)
     if (c == NULL) {
         return;
     }
-    if (c->handler != NULL) {
-        c->o.handler_driver->close(c->handler, tdi_now(c) + CLOSE_US);
-        free(c->handler);
-    }
+    tdi_handler_close(c->handler, tdi_now(c) + CLOSE_US);
     tdi_session_close_all(c);
     tdi_hand_release(c);
     tdi_gate_release(&c->gate);
@@ -292,8 +279,8 @@ static bool prune(struct tdi_consumer *c, td_time_us now)
         return false;
     }
     c->prune_at = now + PRUNE_EVERY_US;
-    if (c->o.store_driver->inbox_prune(c->store, c->o.name, c->o.inbox_keep_us,
-                                       c->o.parked_keep_us, PRUNE_MAX, &removed, &err) != TD_OK) {
+    if (c->o.store_driver->inbox_prune(c->store, c->o.name, c->o.inbox_keep_us, c->o.parked_keep_us,
+                                       PRUNE_MAX, &removed, &err) != TD_OK) {
         tdi_store_failed(c, &err);
     } else if (removed == PRUNE_MAX) {
         c->prune_at = now + TD_SECOND_US / 2;
@@ -370,10 +357,11 @@ static enum tdi_step idle(struct tdi_consumer *c, td_time_us now, td_time_us *re
     }
     c->fetch_turn = false;
     td_time_us deadline = c->running > 0 ? now : until;
+    c->interrupted = false;
     size_t count = tdi_hand_fetch(c, most, deadline);
     c->parked_turn = c->parked_turn || count == 0;
-    return count > 0 || c->running > 0 || c->lose_broker ? TDI_STEP_AGAIN
-                                                         : wait_until(deadline, ret_wake);
+    bool more = count > 0 || c->running > 0 || c->lose_broker || c->interrupted;
+    return more ? TDI_STEP_AGAIN : wait_until(deadline, ret_wake);
 }
 
 static enum tdi_step work_step(struct tdi_consumer *c, td_time_us now, td_time_us *ret_wake)

@@ -27,25 +27,25 @@ struct tdi_consumer; /* opaque */
 
 /* Texts and arrays are borrowed and must live as long as the consumer. 0 takes the default. */
 struct tdi_consumer_options {
-    struct td_str name;           /* full, SERVICE.NAME: inbox, queue */
+    struct td_str name; /* full, SERVICE.NAME: inbox, queue */
     struct td_str topic;
-    const struct td_str *types;   /* patterns; none: everything. Others are acknowledged unseen */
+    const struct td_str *types; /* patterns; none: everything. Others are acknowledged unseen */
     size_t types_count;
     enum tdi_order order;
     enum tdi_on_dead on_dead;
     struct tdi_retry_policy retry;
     struct tdi_breaker_policy breaker;
-    size_t prefetch;              /* deliveries in hand at most; 256 */
-    size_t prefetch_bytes;        /* likewise, bodies; 16 MiB */
-    size_t batch;                 /* messages of one transaction at most; 256 */
-    td_time_us inbox_keep_us;     /* 14 days */
-    td_time_us stale_after_us;    /* since publication; inbox_keep_us less a skew of a tenth, at
+    size_t prefetch;            /* deliveries in hand at most; 256 */
+    size_t prefetch_bytes;      /* likewise, bodies; 16 MiB */
+    size_t batch;               /* messages of one transaction at most; 256 */
+    td_time_us inbox_keep_us;   /* 14 days */
+    td_time_us stale_after_us;  /* since publication; inbox_keep_us less a skew of a tenth, at
                                      most an hour */
-    td_time_us parked_keep_us;    /* 90 days */
-    int64_t parked_max;           /* rows; above it nothing is fetched; 1,000,000 */
-    td_time_us lease_ttl_us;      /* 10 s; at least twice the time-out of an outside handler */
-    td_time_us drain_us;          /* time for running calls to end at a stop; 20 s */
-    td_time_us write_budget_us;   /* a transaction takes no further work after it; 20 ms */
+    td_time_us parked_keep_us;  /* 90 days */
+    int64_t parked_max;         /* rows; above it nothing is fetched; 1,000,000 */
+    td_time_us lease_ttl_us;    /* 10 s; at least twice the time-out of an outside handler */
+    td_time_us drain_us;        /* time for running calls to end at a stop; 20 s */
+    td_time_us write_budget_us; /* a transaction takes no further work after it; 20 ms */
 
     const struct td_store_driver *store_driver;
     struct td_store_options store;
@@ -56,7 +56,7 @@ struct tdi_consumer_options {
 
     struct td_clock clock;
     struct tdi_random *random;
-    struct tdi_log *log;          /* may be NULL */
+    struct tdi_log *log; /* may be NULL */
 };
 
 enum tdi_consumer_state {
@@ -68,21 +68,21 @@ enum tdi_consumer_state {
     TDI_CONSUMER_DOWNSTREAM_DOWN, /* the breaker is open */
     TDI_CONSUMER_BROKER_DOWN,
     TDI_CONSUMER_STORE_DOWN,
-    TDI_CONSUMER_STANDBY,         /* another process has the lease */
+    TDI_CONSUMER_STANDBY, /* another process has the lease */
     TDI_CONSUMER_STOPPED,
 };
 
 struct tdi_consumer_snapshot {
     enum tdi_consumer_state state;
-    int64_t handled_total;        /* effect or dropped; totals count since init */
-    int64_t duplicates_total;     /* known messages, acknowledged and not run */
-    int64_t retried_total;        /* runs that ended in retry */
+    int64_t handled_total;    /* effect or dropped; totals count since init */
+    int64_t duplicates_total; /* known messages, acknowledged and not run */
+    int64_t retried_total;    /* runs that ended in retry */
     int64_t dead_total;
-    int64_t in_flight;            /* deliveries in hand and parked runs */
+    int64_t in_flight; /* deliveries in hand and parked runs */
     int64_t blocked_keys;
-    int64_t rate_milli;           /* handled per 1000 seconds, over the last seconds */
-    td_time_us next_probe_at;     /* DOWNSTREAM_DOWN: civil time, else TD_TIME_NONE */
-    td_time_us last_error_at;     /* civil time, or TD_TIME_NONE */
+    int64_t rate_milli;       /* handled per 1000 seconds, over the last seconds */
+    td_time_us next_probe_at; /* DOWNSTREAM_DOWN: civil time, else TD_TIME_NONE */
+    td_time_us last_error_at; /* civil time, or TD_TIME_NONE */
     char last_error[TD_ERROR_TEXT_MAX];
 };
 

@@ -157,7 +157,10 @@ static bool name_message(struct tdi_consumer *c, struct tdi_work *w)
     }
     w->no_id = tdi_str_empty(m->id);
     struct td_str parts[] = {
-        TD_STR_LIT("no-id"), c->o.topic, w->origin, m->id,
+        TD_STR_LIT("no-id"),
+        c->o.topic,
+        w->origin,
+        m->id,
         {.data = m->body.data, .len = m->body.len},
     };
     char text[TDI_UUID_TEXT_LEN + 1];

@@ -36,8 +36,8 @@
 #include "consumer/consumer.h"
 #include "core/gate.h"
 
-#define TDI_SLICE_MAX 64               /* messages of one call of a store or handler */
-#define TDI_ROWS_MAX 64                /* parked rows in hand */
+#define TDI_SLICE_MAX 64                          /* messages of one call of a store or handler */
+#define TDI_ROWS_MAX 64                           /* parked rows in hand */
 #define TDI_IDLE_MAX_US (500 * TD_MILLISECOND_US) /* an operator's replay is seen after it */
 #define TDI_REPORT_EVERY_US TD_SECOND_US
 #define TDI_POLL_BUSY_US (10 * TD_MILLISECOND_US) /* waits for results while deliveries may come */
@@ -82,40 +82,40 @@ enum tdi_fate {
 
 /* A message in hand: a live delivery or a leased parked row. */
 struct tdi_work {
-    struct tdi_work *prev, *next;     /* in c->hand (arrival order), c->rows or the free list */
-    struct tdi_work *decided_next;    /* in c->decided (order of decision) */
-    struct tdi_parcel *parcel;        /* holds message, origin, defect */
-    struct tdi_parcel *answer;        /* holds the verdict of an outside run, or NULL */
-    uint64_t token;                   /* index in c->works and a number of this use */
-    struct td_message message;        /* id and source are made up where they are missing */
-    struct td_str key;                /* absent where the consumer keeps no order */
+    struct tdi_work *prev, *next;  /* in c->hand (arrival order), c->rows or the free list */
+    struct tdi_work *decided_next; /* in c->decided (order of decision) */
+    struct tdi_parcel *parcel;     /* holds message, origin, defect */
+    struct tdi_parcel *answer;     /* holds the verdict of an outside run, or NULL */
+    uint64_t token;                /* index in c->works and a number of this use */
+    struct td_message message;     /* id and source are made up where they are missing */
+    struct td_str key;             /* absent where the consumer keeps no order */
     struct td_str origin;
     enum tdi_work_state state;
     enum tdi_work_gate gate;
     enum tdi_plan plan;
     enum tdi_fate fate;
-    bool parked;                      /* a leased row; else a live delivery */
-    bool give_back;                   /* parked: settle as it was, without a run */
-    bool suspect;                     /* its run ended the store session */
+    bool parked;    /* a leased row; else a live delivery */
+    bool give_back; /* parked: settle as it was, without a run */
+    bool suspect;   /* its run ended the store session */
     /* live */
     uint64_t handle;
-    uint64_t session;                 /* handle is void when c->broker_session differs */
-    bool in_window;                   /* redelivered after an unclean end: park before running */
-    struct td_str defect;             /* not empty: no valid envelope */
+    uint64_t session;     /* handle is void when c->broker_session differs */
+    bool in_window;       /* redelivered after an unclean end: park before running */
+    struct td_str defect; /* not empty: no valid envelope */
     bool no_id;
     struct td_inbox_state known_as;
     /* parked */
-    int32_t attempts;                 /* this run included */
+    int32_t attempts; /* this run included */
     int32_t attempt_limit;
-    bool blocks_key;                  /* as the row says */
-    enum td_dead_code code;           /* likewise; EXPIRED: replayed although it has expired */
-    td_time_us row_until;             /* mono: the row's lease */
+    bool blocks_key;        /* as the row says */
+    enum td_dead_code code; /* likewise; EXPIRED: replayed although it has expired */
+    td_time_us row_until;   /* mono: the row's lease */
     /* the run */
-    td_time_us not_before;            /* mono: outside, after an uncharged result */
-    bool ran;                         /* the decision is that of a run */
-    struct td_str fault;              /* not empty: settle as failed, do not run; why */
+    td_time_us not_before; /* mono: outside, after an uncharged result */
+    bool ran;              /* the decision is that of a run */
+    struct td_str fault;   /* not empty: settle as failed, do not run; why */
     char fault_sqlstate[6];
-    struct td_settle settle;          /* the decision, and what the store answered */
+    struct td_settle settle; /* the decision, and what the store answered */
 };
 
 struct tdi_work_list {
@@ -152,21 +152,21 @@ enum tdi_tx {
 struct tdi_transaction {
     enum tdi_job job;
     enum tdi_phase phase;
-    bool open;                     /* between begin and finish */
-    bool savepoint;                /* between savepoint and its end */
-    bool rollback;                 /* finish(false) is the next call */
-    bool stop;                     /* singles: take no further work, commit what is done */
-    td_time_us budget_until;       /* mono: takes no further work after it */
-    struct tdi_work **covered;     /* works whose fate it holds */
+    bool open;                 /* between begin and finish */
+    bool savepoint;            /* between savepoint and its end */
+    bool rollback;             /* finish(false) is the next call */
+    bool stop;                 /* singles: take no further work, commit what is done */
+    td_time_us budget_until;   /* mono: takes no further work after it */
+    struct tdi_work **covered; /* works whose fate it holds */
     size_t covered_max;
     size_t covered_count;
-    struct tdi_work_list *list;    /* where the works come from */
-    struct tdi_work *cursor;       /* next work to take */
-    size_t todo;                   /* singles: works left, over several transactions */
-    bool alone;                    /* singles, settle: one work a transaction */
+    struct tdi_work_list *list;            /* where the works come from */
+    struct tdi_work *cursor;               /* next work to take */
+    size_t todo;                           /* singles: works left, over several transactions */
+    bool alone;                            /* singles, settle: one work a transaction */
     struct tdi_work *slice[TDI_SLICE_MAX]; /* of the call that is being prepared */
     size_t slice_count;
-    struct tdi_map tentative;      /* key -> blocked or free, valid when it commits */
+    struct tdi_map tentative; /* key -> blocked or free, valid when it commits */
 };
 
 struct tdi_totals {
@@ -176,33 +176,34 @@ struct tdi_totals {
 struct tdi_consumer {
     struct tdi_consumer_options o; /* defaults filled in */
     bool outside;
-    char *lease_name;              /* "consumer:NAME:0" */
+    char *lease_name; /* "consumer:NAME:0" */
     uint64_t seed[2];
 
     /* ---- shared with other threads, under lock ---- */
     pthread_mutex_t lock;
-    struct td_store *store;        /* NULL: closed. Changed by the loop only, under lock */
+    struct td_store *store; /* NULL: closed. Changed by the loop only, under lock */
     struct td_broker *broker;
     struct tdi_consumer_snapshot snapshot;
-    atomic_int stops;              /* calls of tdi_consumer_stop() */
+    atomic_int stops; /* calls of tdi_consumer_stop() */
 
     /* ---- sessions ---- */
-    struct td_handler *handler;    /* for the life of the object */
-    bool leaving;                  /* only closing is left to do */
-    bool leave_clean;              /* and giving the lease back */
+    struct td_handler *handler; /* for the life of the object */
+    bool leaving;               /* only closing is left to do */
+    bool leave_clean;           /* and giving the lease back */
     bool ended;
-    bool lose;                     /* close both sessions, forget everything, take over anew */
-    bool lose_broker;              /* close the broker session, forget what is not decided */
-    bool suspect;                  /* a run ended the store session: open a window at the start */
+    bool lose;        /* close both sessions, forget everything, take over anew */
+    bool lose_broker; /* close the broker session, forget what is not decided */
+    bool suspect;     /* a run ended the store session: open a window at the start */
+    bool interrupted; /* the fetch of this step was: do not wait */
     bool prepared, leased, totals_read, clock_read, keys_read, subscribed;
-    bool owned;                    /* the last lease_take() said OWNED */
-    bool left;                     /* the last report is written */
+    bool owned; /* the last lease_take() said OWNED */
+    bool left;  /* the last report is written */
     struct td_lease lease;
-    td_time_us lease_until;        /* mono, counted from before it was asked for */
-    td_time_us renew_at;           /* look whether the report has changed */
-    td_time_us renew_must_at;      /* renew in any case */
-    td_time_us store_retry_at;     /* no call of the store before it */
-    int store_failures;            /* in a row */
+    td_time_us lease_until;    /* mono, counted from before it was asked for */
+    td_time_us renew_at;       /* look whether the report has changed */
+    td_time_us renew_must_at;  /* renew in any case */
+    td_time_us store_retry_at; /* no call of the store before it */
+    int store_failures;        /* in a row */
     td_time_us broker_retry_at;
     int broker_failures;
     uint64_t broker_session;       /* number of the session */
@@ -210,50 +211,50 @@ struct tdi_consumer {
     td_time_us clock_at;           /* when to ask again */
 
     /* ---- in hand ---- */
-    struct tdi_work *works;        /* pool of works_max */
+    struct tdi_work *works; /* pool of works_max */
     size_t works_max;
-    struct tdi_work_list hand;     /* live */
-    struct tdi_work_list rows;     /* parked */
+    struct tdi_work_list hand; /* live */
+    struct tdi_work_list rows; /* parked */
     struct tdi_work_list spare;
     struct tdi_work *decided_first, *decided_last;
     size_t decided_count;
-    size_t running;                /* outside */
-    uint64_t uses;                 /* works taken so far */
+    size_t running; /* outside */
+    uint64_t uses;  /* works taken so far */
     struct tdi_parcel *parcels_free;
-    size_t parcels_bytes;          /* of all that are in use */
-    uint64_t *acks;                /* handles to acknowledge, prefetch at most */
+    size_t parcels_bytes; /* of all that are in use */
+    uint64_t *acks;       /* handles to acknowledge, prefetch at most */
     size_t acks_count;
     struct tdi_gate gate;
     struct tdi_transaction tx;
-    struct tdi_arena tx_arena;     /* verdicts of inside runs, until the next transaction */
-    struct tdi_arena scratch;      /* of one step */
+    struct tdi_arena tx_arena; /* verdicts of inside runs, until the next transaction */
+    struct tdi_arena scratch;  /* of one step */
     struct td_error tx_error;
 
     /* ---- window after an unclean end ---- */
-    bool window;                   /* open */
-    bool window_ending;            /* everything that belongs to it has been delivered */
-    size_t window_left;            /* brokers without a mark: deliveries that still belong */
+    bool window;        /* open */
+    bool window_ending; /* everything that belongs to it has been delivered */
+    size_t window_left; /* brokers without a mark: deliveries that still belong */
 
     /* ---- timers and turns ---- */
     struct tdi_breaker breaker;
-    td_time_us parked_at;          /* when to ask for due rows */
-    td_time_us live_at;            /* inside: after an uncharged result */
+    td_time_us parked_at; /* when to ask for due rows */
+    td_time_us live_at;   /* inside: after an uncharged result */
     td_time_us prune_at;
     td_time_us counts_at;
     bool counts_wanted;
     struct td_consumer_counts counts;
-    bool parked_turn;              /* live messages have had their turn since the last rows */
-    bool poll_turn;                /* something was done since results were looked for */
-    bool fetch_turn;               /* idle with runs: look for deliveries, else wait for results */
-    bool slots_taken;              /* outside: start() said BUSY, nothing ended since */
-    td_time_us drain_until;        /* 0: not draining */
+    bool parked_turn;       /* live messages have had their turn since the last rows */
+    bool poll_turn;         /* something was done since results were looked for */
+    bool fetch_turn;        /* idle with runs: look for deliveries, else wait for results */
+    bool slots_taken;       /* outside: start() said BUSY, nothing ended since */
+    td_time_us drain_until; /* 0: not draining */
 
     /* ---- report ---- */
-    struct tdi_totals totals;      /* since init */
+    struct tdi_totals totals; /* since init */
     struct tdi_buf report;
-    struct tdi_buf report_sent;    /* as the lease row has it */
+    struct tdi_buf report_sent; /* as the lease row has it */
     int64_t rate_milli;
-    int64_t rate_handled;          /* totals.handled at rate_at */
+    int64_t rate_handled; /* totals.handled at rate_at */
     td_time_us rate_at;
     struct td_error last_error;
     td_time_us last_error_at;      /* wall */
@@ -279,10 +280,11 @@ static inline td_time_us tdi_probe_wait(const struct tdi_consumer *c)
 
 /* ---- session.c ---- */
 /* Each does at most one call and says whether it did something. */
-bool tdi_session_close_step(struct tdi_consumer *c);             /* what lose, lose_broker ask for */
+bool tdi_session_close_step(struct tdi_consumer *c); /* what lose, lose_broker ask for */
 bool tdi_session_store_step(struct tdi_consumer *c, td_time_us now);  /* up to keys_read */
 bool tdi_session_broker_step(struct tdi_consumer *c, td_time_us now); /* up to subscribed */
-bool tdi_session_leave_step(struct tdi_consumer *c, bool clean); /* give back, close; false: ended */
+bool tdi_session_leave_step(struct tdi_consumer *c,
+                            bool clean); /* give back, close; false: ended */
 bool tdi_session_renew(struct tdi_consumer *c, td_time_us now);
 void tdi_session_clear_unclean(struct tdi_consumer *c);
 void tdi_session_close_all(struct tdi_consumer *c);
@@ -350,8 +352,8 @@ enum tdi_tx tdi_tx_run(struct tdi_consumer *c, struct td_verdict *ret_verdicts, 
 enum tdi_tx tdi_tx_commit(struct tdi_consumer *c); /* OK: covered works are committed and freed */
 void tdi_tx_rollback(struct tdi_consumer *c);      /* at the next step; works are as before */
 void tdi_tx_rollback_step(struct tdi_consumer *c);
-void tdi_tx_end(struct tdi_consumer *c);           /* the job ends */
-void tdi_tx_cover(struct tdi_consumer *c);         /* the slice joins the covered works */
+void tdi_tx_end(struct tdi_consumer *c);   /* the job ends */
+void tdi_tx_cover(struct tdi_consumer *c); /* the slice joins the covered works */
 
 /* ---- jobs: one call a step ---- */
 bool tdi_batch_may(const struct tdi_consumer *c);
@@ -364,16 +366,16 @@ void tdi_settle_step(struct tdi_consumer *c);
 /* ---- outside.c ---- */
 void tdi_gate_drain(struct tdi_consumer *c, struct td_str key);
 void tdi_outside_offer(struct tdi_consumer *c, struct tdi_work *w);
-bool tdi_outside_look(struct tdi_consumer *c);  /* false: nothing to look at */
+bool tdi_outside_look(struct tdi_consumer *c);                  /* false: nothing to look at */
 bool tdi_outside_start(struct tdi_consumer *c, td_time_us now); /* false: nothing may start */
 td_time_us tdi_outside_ready_at(const struct tdi_consumer *c, td_time_us now);
 size_t tdi_outside_poll(struct tdi_consumer *c, td_time_us deadline); /* how many results came */
-bool tdi_outside_cancel_one(struct tdi_consumer *c); /* false: nothing runs */
+bool tdi_outside_cancel_one(struct tdi_consumer *c);                  /* false: nothing runs */
 
 /* ---- parked.c ---- */
 size_t tdi_parked_room(struct tdi_consumer *c, td_time_us now); /* rows that may be leased */
-bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now); /* false: not now */
-size_t tdi_parked_give_back(struct tdi_consumer *c, bool all); /* how many were decided */
+bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now);  /* false: not now */
+size_t tdi_parked_give_back(struct tdi_consumer *c, bool all);  /* how many were decided */
 
 /* ---- report.c ---- */
 void tdi_report_init(struct tdi_consumer *c);

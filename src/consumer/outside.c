@@ -224,8 +224,8 @@ static void take_result(struct tdi_consumer *c, struct tdi_parcel *parcel,
     }
     c->running--;
     const struct td_verdict *v = &r->verdict;
-    bool uncharged = tdi_breaker_result(&c->breaker, v->broken, tdi_now(c), c->o.random) ||
-                     v->uncharged;
+    bool uncharged =
+        tdi_breaker_result(&c->breaker, v->broken, tdi_now(c), c->o.random) || v->uncharged;
     if (v->kind == TD_VERDICT_RETRY && uncharged && !w->parked) {
         w->state = TDI_WORK_READY; /* stays in hand, its key with it */
         w->not_before = tdi_now(c) + tdi_backoff(1, c->o.random);

@@ -79,10 +79,9 @@ bool tdi_parked_lease(struct tdi_consumer *c, td_time_us now)
         .consumer = c->o.name,
         .fence = c->lease.fence,
         .max = tdi_parked_room(c, now),
-        .lease_us = c->outside ? c->o.handler.timeout_us + ROW_LEASE_MARGIN_US
-                               : ROW_LEASE_INSIDE_US,
-        .release_on_dead = c->o.order != TDI_ORDER_BLOCK ||
-                           c->o.on_dead == TDI_ON_DEAD_RELEASE,
+        .lease_us =
+            c->outside ? c->o.handler.timeout_us + ROW_LEASE_MARGIN_US : ROW_LEASE_INSIDE_US,
+        .release_on_dead = c->o.order != TDI_ORDER_BLOCK || c->o.on_dead == TDI_ON_DEAD_RELEASE,
     };
     if (now < c->parked_at || !c->parked_turn || ask.max == 0) {
         return false;

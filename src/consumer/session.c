@@ -11,10 +11,10 @@
  * that was in hand; the lease is then taken anew, which waits for a transaction whose COMMIT was not
  * answered, and the blocked keys are loaded after it.
  */
-#include <stdlib.h>
-
 #include "base/str.h"
+#include "broker/registry.h"
 #include "consumer/internal.h"
+#include "store/registry.h"
 
 #define STANDBY_US TD_SECOND_US
 #define CLOCK_EVERY_US (60 * TD_SECOND_US)
@@ -63,6 +63,7 @@ void tdi_store_worked(struct tdi_consumer *c)
 void tdi_broker_failed(struct tdi_consumer *c, const struct td_error *err)
 {
     if (err->code == TD_ERR_INTERRUPTED) {
+        c->interrupted = true;
         return;
     }
     tdi_report_error(c, err);
@@ -96,10 +97,7 @@ static void close_store(struct tdi_consumer *c)
 {
     struct td_store *s = c->store;
     set_store(c, NULL);
-    if (s != NULL) {
-        c->o.store_driver->close(s);
-        free(s);
-    }
+    tdi_store_close(s);
     c->tx.open = false;
     c->tx.rollback = false;
     c->prepared = false;
@@ -109,10 +107,7 @@ static void close_broker(struct tdi_consumer *c)
 {
     struct td_broker *b = c->broker;
     set_broker(c, NULL);
-    if (b != NULL) {
-        c->o.broker_driver->close(b);
-        free(b);
-    }
+    tdi_broker_close(b);
     c->subscribed = false;
     c->broker_session++;
 }
@@ -167,25 +162,13 @@ void tdi_session_close_all(struct tdi_consumer *c)
 static void open_store(struct tdi_consumer *c)
 {
     struct td_error err = {0};
-    const struct td_store_driver *driver = c->o.store_driver;
-    struct td_store *s = calloc(1, driver->session_size);
-    enum td_err rc = TD_OK;
-    if (s == NULL) {
-        rc = td_error_set(&err, TD_ERR_NOMEM, "no memory for a session of the store");
-    } else {
-        s->driver = driver;
-        rc = driver->open(s, &c->o.store, &err);
-    }
-    if (rc == TD_OK) {
+    struct td_store *s = NULL;
+    if (tdi_store_open(c->o.store_driver, &c->o.store, &s, &err) == TD_OK) {
         set_store(c, s);
-        return;
+    } else {
+        err.class_ = TD_CLASS_RETRY; /* nothing is in hand that could be lost */
+        tdi_store_failed(c, &err);
     }
-    if (s != NULL) {
-        driver->close(s); /* the other half of the failed open */
-        free(s);
-    }
-    err.class_ = TD_CLASS_RETRY; /* nothing is in hand that could be lost */
-    tdi_store_failed(c, &err);
 }
 
 static void take_lease(struct tdi_consumer *c, td_time_us now)
@@ -300,24 +283,12 @@ bool tdi_session_store_step(struct tdi_consumer *c, td_time_us now)
 static void open_broker(struct tdi_consumer *c)
 {
     struct td_error err = {0};
-    const struct td_broker_driver *driver = c->o.broker_driver;
-    struct td_broker *b = calloc(1, driver->session_size);
-    enum td_err rc = TD_OK;
-    if (b == NULL) {
-        rc = td_error_set(&err, TD_ERR_NOMEM, "no memory for a session of the broker");
-    } else {
-        b->driver = driver;
-        rc = driver->open(b, &c->o.broker, &err);
-    }
-    if (rc == TD_OK) {
+    struct td_broker *b = NULL;
+    if (tdi_broker_open(c->o.broker_driver, &c->o.broker, &b, &err) == TD_OK) {
         set_broker(c, b);
-        return;
+    } else {
+        tdi_broker_failed(c, &err);
     }
-    if (b != NULL) {
-        driver->close(b); /* the other half of the failed open */
-        free(b);
-    }
-    tdi_broker_failed(c, &err);
 }
 
 bool tdi_session_broker_step(struct tdi_consumer *c, td_time_us now)
@@ -374,9 +345,8 @@ bool tdi_session_renew(struct tdi_consumer *c, td_time_us now)
 void tdi_session_clear_unclean(struct tdi_consumer *c)
 {
     struct td_error err = {0};
-    if (c->lease.unclean &&
-        c->o.store_driver->lease_clear_unclean(c->store, tdi_str(c->lease_name), c->lease.fence,
-                                               &err) != TD_OK) {
+    if (c->lease.unclean && c->o.store_driver->lease_clear_unclean(c->store, tdi_str(c->lease_name),
+                                                                   c->lease.fence, &err) != TD_OK) {
         tdi_store_failed(c, &err);
         return;
     }

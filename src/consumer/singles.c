@@ -44,9 +44,8 @@ static void pick(struct tdi_consumer *c)
     struct tdi_transaction *tx = &c->tx;
     tdi_tx_cover(c);
     struct tdi_work *w = tx->cursor;
-    bool full = tx->covered_count > 0 &&
-                (tx->alone || tx->covered_count == tx->covered_max ||
-                 tdi_now(c) >= tx->budget_until);
+    bool full = tx->covered_count > 0 && (tx->alone || tx->covered_count == tx->covered_max ||
+                                          tdi_now(c) >= tx->budget_until);
     if (w == NULL || tx->stop || full || tx->covered_count >= tx->todo) {
         finish(c);
         return;
@@ -103,9 +102,8 @@ static void after_verdict(struct tdi_consumer *c, struct tdi_work *w, const stru
     tdi_decide_verdict(c, w, v, uncharged);
     switch (v->kind) {
     case TD_VERDICT_OK:
-    case TD_VERDICT_DROP:
         w->settle.claimed = !w->parked;
-        if (!w->parked && v->kind == TD_VERDICT_OK && v->emit_count == 0) {
+        if (!w->parked && v->emit_count == 0) {
             w->fate = TDI_FATE_EFFECT;
             c->tx.phase = TDI_PHASE_KEEP;
         } else {
@@ -120,6 +118,7 @@ static void after_verdict(struct tdi_consumer *c, struct tdi_work *w, const stru
         }
         c->tx.phase = TDI_PHASE_UNDO;
         break;
+    case TD_VERDICT_DROP:
     case TD_VERDICT_DEAD:
         w->plan = TDI_PLAN_SETTLE;
         c->tx.phase = TDI_PHASE_UNDO;

@@ -43,10 +43,10 @@ struct tdi_breaker {
     struct tdi_breaker_policy policy;
     enum tdi_breaker_state state;
     struct tdi_breaker_bucket buckets[TDI_BREAKER_BUCKETS];
-    int32_t in_row;          /* broken results since the last other one */
-    td_time_us delay_us;     /* of the opening that is going on, before jitter */
-    td_time_us probe_at;     /* OPEN: when to become half open */
-    bool probing;            /* HALF_OPEN: the one run is going on */
+    int32_t in_row;      /* broken results since the last other one */
+    td_time_us delay_us; /* of the opening that is going on, before jitter */
+    td_time_us probe_at; /* OPEN: when to become half open */
+    bool probing;        /* HALF_OPEN: the one run is going on */
 };
 
 /* 20 failures, 50 %, 10 s. */

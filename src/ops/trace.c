@@ -62,8 +62,7 @@ static enum td_err add_outbox(struct gather *g, struct td_store *store, size_t n
 {
     struct td_outbox_row row;
     bool found = false;
-    enum td_err rc =
-        store->driver->outbox_find(store, g->trace->id, g->arena, &row, &found, err);
+    enum td_err rc = store->driver->outbox_find(store, g->trace->id, g->arena, &row, &found, err);
     if (rc != TD_OK || !found) {
         return rc;
     }
@@ -108,7 +107,8 @@ static enum td_err add_inbox(struct gather *g, struct td_store *store, struct td
         g->settled_any = true;
         g->worst = weight(r->outcome) > weight(g->worst) ? r->outcome : g->worst;
         bool ended = r->outcome != TD_OUTCOME_RETRY && r->outcome != TD_OUTCOME_BLOCKED;
-        if (ended && r->outcome != TD_OUTCOME_DISCARDED) { /* the history has that, with the reason */
+        if (ended &&
+            r->outcome != TD_OUTCOME_DISCARDED) { /* the history has that, with the reason */
             add_hop(g, tdi_outcome_name(r->outcome), r->settled_at, consumer,
                     tdi_arena_printf(g->arena, "after %" PRId32 " run%s", r->attempts,
                                      r->attempts == 1 ? "" : "s"));
@@ -184,8 +184,7 @@ static void add_history(struct gather *g, struct td_str consumer, struct td_str 
         if (!tdi_json_skip(&j, &t)) {
             return;
         }
-        add_history_entry(g, consumer,
-                          (struct td_str){history.data + begin, j.at - begin});
+        add_history_entry(g, consumer, (struct td_str){history.data + begin, j.at - begin});
     }
 }
 

@@ -41,14 +41,16 @@
 #define TDI_RELAY_PURGE_ROWS 500
 #define TDI_RELAY_PURGE_US (60 * TD_SECOND_US)
 #define TDI_RELAY_PURGE_MORE_US (10 * TD_MILLISECOND_US) /* after a full batch */
+#define TDI_RELAY_LOCK_WAIT_US (3 * TD_MILLISECOND_US)   /* of a write, before rows go on */
+#define TDI_RELAY_LOCK_GAP_US (2 * TD_MILLISECOND_US)    /* until it is tried again */
+#define TDI_RELAY_LOCK_US (5 * TD_SECOND_US)             /* without the lock for so long: trouble */
 #define TDI_RELAY_BUSY_MAX 3                             /* so often in a row it is no trouble */
 
 enum tdi_relay_phase {
-    TDI_PHASE_OPEN,      /* no store session */
-    TDI_PHASE_TELL,      /* halted: write that to the lease row... */
-    TDI_PHASE_GIVE_BACK, /* ...and release it, so that a person can mend the position */
+    TDI_PHASE_OPEN, /* no store session */
     TDI_PHASE_DECLARE,
-    TDI_PHASE_LEASE, /* standby stays here */
+    TDI_PHASE_LEASE,  /* standby stays here */
+    TDI_PHASE_HALTED, /* keeps the lease, so that its row says why */
     TDI_PHASE_POSITION,
     TDI_PHASE_STATS,
     TDI_PHASE_RUN,
@@ -88,13 +90,15 @@ struct tdi_relay {
     int store_failures; /* in a row */
     td_time_us store_retry_at;
     enum td_err store_code; /* of the last of them */
+    td_time_us write_at;    /* no write before: another writer has the lock; reading goes on */
+    td_time_us busy_since;  /* of the first write in a row that did not get it; TD_TIME_NONE */
     int broker_failures;    /* until something is accepted */
     td_time_us broker_retry_at;
     int refusals;         /* RETRY-refused, until something is accepted */
     td_time_us submit_at; /* not before */
     bool halted;
     bool halted_by_settle; /* a successful read does not end it, a settlement does */
-    int64_t give_back_fence;
+    td_time_us look_at;    /* halted: whether it was mended */
     bool standby;
     int64_t owner_pid;
     struct td_error last_error;
@@ -126,6 +130,7 @@ struct tdi_relay {
 
     /* ---- reading ---- */
     struct td_position read_position; /* after the last row in the window */
+    struct tdi_buf read_data;         /* its data */
     bool read_once;                   /* since the lease was taken: position and table fit */
     bool caught_up;                   /* the last read found no more than it gave */
     td_time_us read_at;
@@ -160,6 +165,7 @@ static inline td_time_us tdi_later(td_time_us a, td_time_us b)
 /* relay.c */
 void tdi_relay_release_rows(struct tdi_relay *r); /* batches whose rows have all left the window */
 void tdi_relay_forget(struct tdi_relay *r);
+void tdi_relay_set_position(struct tdi_relay *r, struct tdi_buf *take_data, int64_t order);
 
 /* session.c */
 enum td_err tdi_relay_store_open(struct tdi_relay *r, struct td_error *err);
@@ -170,10 +176,15 @@ void tdi_relay_broker_close(struct tdi_relay *r);
 /* What follows from a failed slot of the store: keep and retry, standby, or forget and reopen. */
 enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error *e);
 void tdi_relay_store_worked(struct tdi_relay *r);
+void tdi_relay_wrote(struct tdi_relay *r); /* the same, of a write */
+/* A write did not get the store's write lock, and it is not yet trouble: true, and it is tried again
+ * soon while rows go on being read and published. */
+bool tdi_relay_lock_missed(struct tdi_relay *r, const struct td_error *e);
 /* The session is not to be trusted any more: a new one after a while. */
 enum tdi_step tdi_relay_broker_failed(struct tdi_relay *r, const struct td_error *e);
 
 /* run.c */
+enum tdi_step tdi_relay_renew(struct tdi_relay *r); /* with r->report */
 enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake);
 
 /* read.c */

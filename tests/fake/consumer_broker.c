@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/assert.h"
 #include "base/str.h"
+#include "fake/consumer_unused.h"
 
 #define TEXT_MAX 96
 
@@ -276,4 +277,5 @@ const struct td_broker_driver fake_broker_driver = {
     .subscribe = fb_subscribe,
     .fetch = fb_fetch,
     .ack = fb_ack,
+    BROKER_UNUSED,
 };

@@ -28,7 +28,7 @@ struct fake_publish {
 void fake_publish(struct fake_world *w, const struct fake_publish *p);
 void fake_publish_key(struct fake_world *w, const char *id, const char *key);
 
-size_t fake_broker_waiting(const struct fake_world *w); /* neither delivered nor acknowledged */
+size_t fake_broker_waiting(const struct fake_world *w);   /* neither delivered nor acknowledged */
 size_t fake_broker_unsettled(const struct fake_world *w); /* not acknowledged */
 bool fake_broker_acked(const struct fake_world *w, size_t index);
 /* The server ends all sessions. */

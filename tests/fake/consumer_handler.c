@@ -159,7 +159,9 @@ static void log_run(struct fake_world *w, const struct td_run *run, const struct
     r->killed = s->kills;
     h->killed = h->killed || s->kills;
     fake_say(w, "handler runs %s, attempt %d: %s", r->id, (int)run->attempt,
-             s->kills ? "dies" : s->kind == TD_VERDICT_OK ? "ok" : "fails");
+             s->kills                   ? "dies"
+             : s->kind == TD_VERDICT_OK ? "ok"
+                                        : "fails");
 }
 
 static void fill_verdict(struct fake_world *w, struct tdi_arena *a, const struct fake_script *s,
@@ -226,9 +228,9 @@ static enum td_err fh_prepare(struct td_handler *head, struct td_store *store, s
     return fake_call(of(head)->w, "handler.prepare", err, NULL) ? err->code : TD_OK;
 }
 
-static enum td_err fh_run(struct td_handler *head, struct td_store *store, const struct td_run *runs,
-                          size_t count, struct tdi_arena *a, struct td_verdict *ret_verdicts,
-                          size_t *ret_done, struct td_error *err)
+static enum td_err fh_run(struct td_handler *head, struct td_store *store,
+                          const struct td_run *runs, size_t count, struct tdi_arena *a,
+                          struct td_verdict *ret_verdicts, size_t *ret_done, struct td_error *err)
 {
     struct fake_world *w = of(head)->w;
     if (fake_call(w, "handler.run", err, NULL)) {
@@ -249,8 +251,8 @@ static enum td_err fh_run(struct td_handler *head, struct td_store *store, const
         }
         fill_verdict(w, a, &s, runs[i].message->id, &ret_verdicts[i]);
         *ret_done = i + 1;
-        if (s.kind == TD_VERDICT_RETRY || s.kind == TD_VERDICT_DEAD) {
-            /* Something was written before it failed: it must be undone. */
+        if (s.kind != TD_VERDICT_OK) {
+            /* Something was written before that verdict: it must be undone. */
             fake_store_effect(store, runs[i].message);
             break;
         }

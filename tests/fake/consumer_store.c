@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "fake/consumer_tables.h"
+#include "fake/consumer_unused.h"
 
 struct fake_store {
     struct td_store head;
@@ -157,9 +158,8 @@ static enum td_err commit_fails(struct fake_store *s, const struct fake_fault *f
     if (err->class_ != TD_CLASS_UNKNOWN) {
         return err->code;
     }
-    enum fake_unknown how = f != NULL && f->unknown
-                                ? f->how
-                                : (enum fake_unknown)tdi_random_below(&s->w->random, 3);
+    enum fake_unknown how =
+        f != NULL && f->unknown ? f->how : (enum fake_unknown)tdi_random_below(&s->w->random, 3);
     switch (how) {
     case FAKE_COMMITTED:
         make_current(d, &d->staged);
@@ -392,7 +392,8 @@ static enum td_err fs_due(struct td_store *head, struct td_str lease,
 {
     struct fake_store *s = of(head);
     (void)lease;
-    if (fake_call(s->w, "store.parked_due", err, NULL) || check_fence(s, ask->fence, err) != TD_OK) {
+    if (fake_call(s->w, "store.parked_due", err, NULL) ||
+        check_fence(s, ask->fence, err) != TD_OK) {
         return err->code;
     }
     enum td_err rc = may_write(s, err);
@@ -479,6 +480,7 @@ const struct td_store_driver fake_store_driver = {
     .parked_keys = fs_keys,
     .inbox_prune = fs_prune,
     .counts = fs_counts,
+    STORE_UNUSED,
 };
 
 /* ---- for handlers and tests ---- */

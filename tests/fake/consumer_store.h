@@ -21,7 +21,7 @@ struct fake_parked {
     td_time_us due_at;
     int32_t attempts, attempt_limit;
     bool blocks_key, alone;
-    bool running;       /* leased, no verdict yet */
+    bool running; /* leased, no verdict yet */
     int64_t lease_fence;
     td_time_us row_until;
     enum td_dead_code code;
@@ -49,7 +49,7 @@ int fake_effects(const struct fake_world *w, const char *id); /* times */
 size_t fake_effects_count(const struct fake_world *w);
 const char *fake_effect_id(const struct fake_world *w, size_t index);
 size_t fake_emitted(const struct fake_world *w);
-int fake_commits(const struct fake_world *w);    /* of transactions with begin */
+int fake_commits(const struct fake_world *w);           /* of transactions with begin */
 size_t fake_largest_commit(const struct fake_world *w); /* inbox rows that it made or changed */
 int64_t fake_fence(const struct fake_world *w);
 bool fake_unclean(const struct fake_world *w);
@@ -63,8 +63,9 @@ bool fake_replay(struct fake_world *w, const char *id, int32_t more);
 bool fake_discard(struct fake_world *w, const char *id);
 /* A row that failed once, behind the consumer's back; it blocks its key. */
 void fake_park(struct fake_world *w, const char *id, const char *key, td_time_us due_after_us);
-void fake_forget(struct fake_world *w, const char *id); /* the inbox row is pruned */
+void fake_forget(struct fake_world *w, const char *id);         /* the inbox row is pruned */
 void fake_steal_lease(struct fake_world *w, td_time_us ttl_us); /* somebody else has it now */
-bool fake_resolve_pending(struct fake_world *w, bool commit); /* an old backend; false: there is none */
+bool fake_resolve_pending(struct fake_world *w,
+                          bool commit); /* an old backend; false: there is none */
 
 #endif

@@ -258,8 +258,7 @@ void tables_settle(struct fake_tables *t, td_time_us now, struct td_settle *s)
     put(key, sizeof(key), p != NULL ? tdi_str(p->key) : key_text);
     bool has_key = p != NULL ? p->has_key : key_text.data != NULL;
     enum td_outcome outcome = s->outcome;
-    if (outcome == TD_OUTCOME_BLOCKED &&
-        !key_blocked(t, key, p != NULL ? p->arrival : INT64_MAX)) {
+    if (outcome == TD_OUTCOME_BLOCKED && !key_blocked(t, key, p != NULL ? p->arrival : INT64_MAX)) {
         outcome = TD_OUTCOME_RETRY;
     }
     TDI_ASSERT(s->claimed || s->attempts >= state.attempts);
@@ -322,13 +321,31 @@ static void settle_used_up(struct fake_tables *t, td_time_us now, struct fake_pa
     }
 }
 
+/* A worker wrote the inbox row in a transaction of its own, and nobody settled the parked one. */
+static bool finish_settled(struct fake_tables *t, td_time_us now, struct fake_parked *p)
+{
+    struct td_message_ref ref = ref_of(p);
+    enum td_outcome outcome = tables_state(t, &ref).outcome;
+    if (outcome == TD_OUTCOME_RETRY) {
+        return false;
+    }
+    bool blocked = p->blocks_key;
+    p->outcome = outcome;
+    p->running = false;
+    if (blocked) {
+        release_next(t, now, p->key);
+    }
+    return true;
+}
+
 void tables_due(struct fake_tables *t, td_time_us now, const struct td_parked_due *ask,
                 struct tdi_arena *a, struct td_parked_batch *ret)
 {
     struct td_parked_batch batch = {.next_due_us = TD_TIME_NONE};
     batch.rows = tdi_arena_array(a, ask->max, sizeof(*batch.rows));
     batch.dead = tdi_arena_array(a, t->parked_count, sizeof(*batch.dead));
-    TDI_ASSERT(batch.rows != NULL && batch.dead != NULL);
+    batch.done = tdi_arena_array(a, t->parked_count, sizeof(*batch.done));
+    TDI_ASSERT(batch.rows != NULL && batch.dead != NULL && batch.done != NULL);
     for (size_t i = 0; i < t->parked_count; i++) {
         struct fake_parked *p = &t->parked[i];
         if (!due(p, now, ask->fence)) {
@@ -336,6 +353,12 @@ void tables_due(struct fake_tables *t, td_time_us now, const struct td_parked_du
                 (batch.next_due_us == TD_TIME_NONE || p->due_at < batch.next_due_us)) {
                 batch.next_due_us = p->due_at;
             }
+            continue;
+        }
+        if (finish_settled(t, now, p)) {
+            fill_row(a, p, &batch.done[batch.done_count]);
+            batch.done[batch.done_count++].key_blocked =
+                p->has_key && key_blocked(t, p->key, INT64_MAX);
             continue;
         }
         bool alone = p->running || p->alone;

@@ -29,23 +29,23 @@ enum fake_unknown {
 };
 
 struct fake_fault {
-    const char *op;  /* "store.begin", "broker.fetch", ... */
-    int nth;         /* calls until it happens; 1: the next */
-    int times;       /* how often in a row; -1: from then on */
+    const char *op; /* "store.begin", "broker.fetch", ... */
+    int nth;        /* calls until it happens; 1: the next */
+    int times;      /* how often in a row; -1: from then on */
     enum td_err code;
     enum td_err_class class_;
-    bool unknown;    /* store.commit: as in how */
+    bool unknown; /* store.commit: as in how */
     enum fake_unknown how;
 };
 
 struct fake_world {
-    td_time_us now;              /* both clocks; mono = now - FAKE_START_US */
+    td_time_us now; /* both clocks; mono = now - FAKE_START_US */
     struct tdi_random random;
     struct fake_fault faults[FAKE_FAULTS_MAX];
     size_t faults_count;
-    unsigned random_permille;    /* random faults at each call */
-    int64_t calls;               /* of drivers, so far */
-    int64_t calls_of_open;       /* of these: open, and the close that follows a failed one */
+    unsigned random_permille; /* random faults at each call */
+    int64_t calls;            /* of drivers, so far */
+    int64_t calls_of_open;    /* of these: open, and the close that follows a failed one */
     bool trace;
     struct fake_store_data *store;
     struct fake_broker_data *broker;

@@ -167,27 +167,35 @@ static enum td_err store_declare(struct td_store *s, struct td_str relay, struct
     return TD_OK;
 }
 
-static void put_position(int64_t seq, struct td_position *ret)
+/* Data of positions: so many bytes of 0xa5, different in length from read to read. */
+static bool position_data(struct relay_db *db, struct tdi_arena *a, struct td_bytes *ret)
 {
-    memset(ret, 0, sizeof(*ret));
-    if (seq > 0) {
-        memcpy(ret->data, &seq, sizeof(seq));
-        ret->len = sizeof(seq);
-        ret->order = seq;
+    size_t len = 1 + (size_t)(db->reads++ % 7) + db->position_bytes;
+    unsigned char *data = tdi_arena_alloc(a, len);
+    if (data != NULL) {
+        memset(data, 0xa5, len);
     }
+    *ret = (struct td_bytes){.data = data, .len = len};
+    return data != NULL;
 }
 
-static int64_t get_position(const struct td_position *p)
+static int64_t get_position(struct relay_db *db, const struct td_position *p)
 {
-    int64_t seq = 0;
-    if (p->len == sizeof(seq)) {
-        memcpy(&seq, p->data, sizeof(seq));
+    const unsigned char *data = p->data.data;
+    for (size_t i = 0; i < p->data.len; i++) {
+        if (data[i] != 0xa5) {
+            relay_violation(db, "the data of a position was changed or freed");
+            break;
+        }
     }
-    return seq;
+    if (p->data.len == 0 && p->order != 0) {
+        relay_violation(db, "a position has lost its data");
+    }
+    return p->order;
 }
 
-static enum td_err store_position(struct td_store *s, struct td_str relay, struct td_position *ret,
-                                  struct td_error *err)
+static enum td_err store_position(struct td_store *s, struct td_str relay, struct tdi_arena *a,
+                                  struct td_position *ret, struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
     struct relay_plan p;
@@ -195,7 +203,10 @@ static enum td_err store_position(struct td_store *s, struct td_str relay, struc
     if (fails(c, RELAY_STORE_POSITION, &p)) {
         return relay_failure(&p, err);
     }
-    put_position(name_of(c->db, relay)->position, ret);
+    *ret = (struct td_position){.order = name_of(c->db, relay)->position};
+    if (ret->order > 0 && !position_data(c->db, a, &ret->data)) {
+        return refuse(err, TD_ERR_NOMEM, "no memory");
+    }
     return TD_OK;
 }
 
@@ -204,7 +215,7 @@ static bool copy_row(struct relay_db *db, int64_t seq, struct tdi_arena *a,
 {
     const struct relay_row *row = &db->rows[seq - 1];
     ret->message = row->message;
-    put_position(seq, &ret->position);
+    ret->position.order = seq;
     if (row->defect != NULL) {
         ret->defect = text(row->defect);
     }
@@ -223,7 +234,7 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
     struct relay_store_client *c = client_of(s);
     struct relay_db *db = c->db;
     struct relay_plan p;
-    int64_t seq = get_position(after);
+    int64_t seq = get_position(c->db, after);
     size_t count = 0;
 
     if (fails(c, RELAY_STORE_READ, &p)) {
@@ -234,6 +245,10 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
         return refuse(err, TD_ERR_REBUILT, "the outbox was rebuilt");
     }
     struct td_outbox_row *rows = tdi_arena_array(a, max, sizeof(*rows));
+    struct td_bytes data;
+    if (!position_data(db, a, &data)) {
+        return refuse(err, TD_ERR_NOMEM, "no memory");
+    }
     while (rows != NULL && count < max && seq < db->committed &&
            count * RELAY_BODY_BYTES < bytes_max) {
         seq++;
@@ -243,7 +258,7 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
         if (!copy_row(db, seq, a, &rows[count])) {
             return refuse(err, TD_ERR_NOMEM, "no memory");
         }
-        count++;
+        rows[count++].position.data = data;
     }
     db->shown = seq > db->shown ? seq : db->shown;
     *ret_rows = rows;
@@ -285,7 +300,7 @@ static void park(struct relay_db *db, const struct td_relay_dead *d, int64_t to)
 
 static void carry_out(struct relay_db *db, struct relay_name *n, const struct td_relay_settle *x)
 {
-    int64_t to = get_position(&x->position);
+    int64_t to = get_position(db, &x->position);
     if (to <= n->position) {
         relay_violation(db, "the position goes from %" PRId64 " to %" PRId64, n->position, to);
     }
@@ -441,7 +456,7 @@ static enum td_err store_stats(struct td_store *s, struct td_str relay,
         return relay_failure(&p, err);
     }
     memset(ret_stats, 0, sizeof(*ret_stats));
-    put_position(n->position, &ret_stats->position);
+    ret_stats->position = n->position;
     ret_stats->declared = n->declared;
     ret_stats->pending = c->db->committed - n->position;
     ret_stats->published_total = n->published_total;

@@ -57,6 +57,8 @@ struct relay_db {
     struct relay_name names[RELAY_NAMES_MAX];
     bool rebuilt; /* reads fail REBUILT until it is false */
     bool woken;
+    int reads;
+    size_t position_bytes; /* of the data of a position, and a few more */
     int settlements;
     td_time_us settled_at[RELAY_ROWS_MAX];
     char violation[200]; /* the first broken promise; empty: none */

@@ -285,6 +285,10 @@ static enum td_err run_step(const struct call *c, const struct step *step,
     if (rc != TD_OK && rc != TD_ERR_STATEMENT) {
         if (c->err != NULL) {
             *c->err = why;
+            if (rc == TD_ERR_TIMEOUT) {
+                /* The message's own statement is too slow: charged, else it would hold up all. */
+                c->err->class_ = TD_CLASS_PERMANENT;
+            }
         }
         return rc;
     }

@@ -36,7 +36,7 @@ enum tdi_step rig_step(struct rig *r, struct tdi_consumer *c, td_time_us *ret_wa
 bool rig_run(struct rig *r, td_time_us duration);
 struct tdi_consumer_snapshot rig_snapshot(struct rig *r);
 
-#define SECONDS(n) ((td_time_us)(n) * TD_SECOND_US)
-#define MILLIS(n) ((td_time_us)(n) * TD_MILLISECOND_US)
+#define SECONDS(n) ((td_time_us)(n)*TD_SECOND_US)
+#define MILLIS(n) ((td_time_us)(n)*TD_MILLISECOND_US)
 
 #endif

@@ -222,8 +222,8 @@ static void known_row_marks_key_without_reload(void **state)
         fake_publish_key(r.w, "m0", "k");
         fake_publish_key(r.w, "m1", "k");
         fake_publish_key(r.w, "x0", "x");
-        fake_script(r.w,
-                    &(struct fake_script){.id = "x0", .times = singly * 2, .kind = TD_VERDICT_DEAD});
+        fake_script(
+            r.w, &(struct fake_script){.id = "x0", .times = singly * 2, .kind = TD_VERDICT_DEAD});
         rig_run(&r, SECONDS(1));
         assert_outcome(&r, "m1", TD_OUTCOME_BLOCKED);
         fake_publish_key(r.w, "m2", "k"); /* and it stays so */
@@ -337,8 +337,8 @@ static void dropped_and_emitted_in_the_transaction(void **state)
     (void)state;
     struct rig r = rig_new(TDI_ORDER_BLOCK, false);
     publish_many(&r, 3, "k");
-    fake_script(r.w, &(struct fake_script){.id = "m0", .times = 1, .kind = TD_VERDICT_DROP});
-    fake_script(r.w, &(struct fake_script){.id = "m1", .times = 1, .emit = true});
+    fake_script(r.w, &(struct fake_script){.id = "m0", .times = 2, .kind = TD_VERDICT_DROP});
+    fake_script(r.w, &(struct fake_script){.id = "m1", .times = 2, .emit = true});
     rig_start(&r);
     rig_run(&r, SECONDS(1));
     assert_outcome(&r, "m0", TD_OUTCOME_DROPPED);

@@ -40,8 +40,8 @@ static void state_says_what_is_down(void **state)
     rig_run(&r, SECONDS(5));
     assert_int_equal(rig_snapshot(&r).state, TDI_CONSUMER_STORE_DOWN);
     assert_string_equal(rig_snapshot(&r).last_error, "store.open fails as planned");
-    *f = (struct fake_fault){.op = "broker.open", .nth = 1, .times = -1,
-                             .code = TD_ERR_UNAVAILABLE};
+    *f =
+        (struct fake_fault){.op = "broker.open", .nth = 1, .times = -1, .code = TD_ERR_UNAVAILABLE};
     rig_run(&r, SECONDS(30));
     assert_int_equal(rig_snapshot(&r).state, TDI_CONSUMER_BROKER_DOWN);
     fake_no_faults(r.w);
@@ -340,8 +340,8 @@ static void interrupted_calls_are_made_again(void **state)
     (void)state;
     struct rig r = rig_new(TDI_ORDER_BLOCK, false);
     fake_publish_key(r.w, "m0", "k");
-    static const char *ops[] = {"store.begin", "store.inbox_claim", "handler.run", "store.commit",
-                                "broker.ack", "broker.fetch"};
+    static const char *ops[] = {"store.begin",  "store.inbox_claim", "handler.run",
+                                "store.commit", "broker.ack",        "broker.fetch"};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         fake_fail(r.w, ops[i], 1, TD_ERR_INTERRUPTED);
     }

@@ -139,6 +139,26 @@ static void worker_wrote_inbox_row(void **state)
     rig_free(&r);
 }
 
+static void worker_wrote_inbox_row_and_all_died(void **state)
+{
+    (void)state;
+    struct rig r = rig_new(TDI_ORDER_BLOCK, true);
+    fake_park(r.w, "p0", "k", SECONDS(1));
+    rig_start(&r);
+    rig_run(&r, MILLIS(100));
+    fake_publish_key(r.w, "m1", "k");
+    rig_run(&r, MILLIS(500));
+    assert_outcome(&r, "m1", TD_OUTCOME_BLOCKED);
+    fake_store_worker_settles(r.w, "shop", "p0", 2);
+    rig_run(&r, SECONDS(2));
+    assert_int_equal(fake_runs(r.w, "p0"), 0);
+    assert_int_equal(fake_parked_of(r.w, "p0")->outcome, TD_OUTCOME_EFFECT);
+    assert_outcome(&r, "m1", TD_OUTCOME_EFFECT);
+    assert_int_equal(rig_snapshot(&r).handled_total, 2);
+    assert_int_equal(rig_snapshot(&r).blocked_keys, 0);
+    rig_free(&r);
+}
+
 static void emitted_with_the_settlement(void **state)
 {
     (void)state;
@@ -333,8 +353,8 @@ static void breaker_no_dead_letters(void **state)
     (void)state;
     for (int outside = 0; outside < 2; outside++) {
         struct rig r = rig_new(TDI_ORDER_NONE, outside != 0);
-        r.o.breaker =
-            (struct tdi_breaker_policy){.failures = 5, .share_percent = 50, .window_us = SECONDS(10)};
+        r.o.breaker = (struct tdi_breaker_policy){
+            .failures = 5, .share_percent = 50, .window_us = SECONDS(10)};
         publish_many(&r, 200, NULL);
         fake_script(r.w,
                     &(struct fake_script){.times = -1, .kind = TD_VERDICT_RETRY, .broken = true});
@@ -364,8 +384,8 @@ static void breaker_probes_with_a_parked_message(void **state)
     (void)state;
     for (int outside = 0; outside < 2; outside++) {
         struct rig r = rig_new(TDI_ORDER_BLOCK, outside != 0);
-        r.o.breaker =
-            (struct tdi_breaker_policy){.failures = 2, .share_percent = 50, .window_us = SECONDS(10)};
+        r.o.breaker = (struct tdi_breaker_policy){
+            .failures = 2, .share_percent = 50, .window_us = SECONDS(10)};
         publish_many(&r, 1, "k"); /* nothing waits in the broker that could be the probe */
         fake_script(r.w,
                     &(struct fake_script){.times = -1, .kind = TD_VERDICT_RETRY, .broken = true});
@@ -409,6 +429,7 @@ int main(void)
         cmocka_unit_test(known_is_not_called),
         cmocka_unit_test(known_unfinished_blocks_key),
         cmocka_unit_test(worker_wrote_inbox_row),
+        cmocka_unit_test(worker_wrote_inbox_row_and_all_died),
         cmocka_unit_test(emitted_with_the_settlement),
         cmocka_unit_test(no_call_beyond_the_lease),
         cmocka_unit_test(lost_lease_cancels_calls),

@@ -63,10 +63,9 @@ static void wish_of_the_handler_wins(void **state)
     (void)state;
     struct rig r = rig_new(TDI_ORDER_NONE, false);
     fake_publish_key(r.w, "m0", NULL);
-    fake_script(r.w, &(struct fake_script){.id = "m0",
-                                           .times = 2,
-                                           .kind = TD_VERDICT_RETRY,
-                                           .after_us = SECONDS(30)});
+    fake_script(r.w,
+                &(struct fake_script){
+                    .id = "m0", .times = 2, .kind = TD_VERDICT_RETRY, .after_us = SECONDS(30)});
     rig_start(&r);
     rig_run(&r, SECONDS(29));
     assert_outcome(&r, "m0", TD_OUTCOME_RETRY);

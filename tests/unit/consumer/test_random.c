@@ -9,7 +9,7 @@
  *   attempts    never above the limit; a message that kills is found
  *   end         everything comes to rest when the faults stop
  *
- * TDI_RANDOM_COUNT schedules (default 3000) from TDI_RANDOM_SEED on; TDI_RANDOM_TRACE prints one.
+ * TDI_RANDOM_COUNT schedules (default 2000) from TDI_RANDOM_SEED on; TDI_RANDOM_TRACE prints one.
  */
 #include "rig.h"
 
@@ -27,10 +27,10 @@ struct id {
     char name[8];
     const char *key; /* NULL: none */
     bool published;
-    bool bad;        /* always dead */
-    bool poison;     /* always kills */
+    bool bad;    /* always dead */
+    bool poison; /* always kills */
     int replays;
-    bool was_dead;   /* release: what comes later may pass it */
+    bool was_dead; /* release: what comes later may pass it */
 };
 
 struct sim {
@@ -298,8 +298,8 @@ static void check_effects(struct sim *s)
 
 static bool at_rest(const struct sim *s)
 {
-    return fake_broker_unsettled(s->r.w) == 0 &&
-           fake_parked_count(s->r.w, TD_OUTCOME_RETRY) == 0 && !fake_unclean(s->r.w);
+    return fake_broker_unsettled(s->r.w) == 0 && fake_parked_count(s->r.w, TD_OUTCOME_RETRY) == 0 &&
+           !fake_unclean(s->r.w);
 }
 
 static size_t effect_place(const struct sim *s, const struct id *id)
@@ -437,14 +437,15 @@ static void run_schedule(uint64_t seed, bool trace)
 static uint64_t number(const char *name, uint64_t otherwise)
 {
     int64_t value = 0;
-    return tdi_str_to_i64(tdi_str(getenv(name)), &value) && value >= 0 ? (uint64_t)value : otherwise;
+    return tdi_str_to_i64(tdi_str(getenv(name)), &value) && value >= 0 ? (uint64_t)value
+                                                                       : otherwise;
 }
 
 static void random_schedules(void **state)
 {
     (void)state;
     uint64_t first = number("TDI_RANDOM_SEED", 1);
-    uint64_t count = number("TDI_RANDOM_COUNT", 3000);
+    uint64_t count = number("TDI_RANDOM_COUNT", 2000);
     for (uint64_t i = 0; i < count; i++) {
         run_schedule(first + i, getenv("TDI_RANDOM_TRACE") != NULL);
     }

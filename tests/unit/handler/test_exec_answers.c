@@ -457,6 +457,23 @@ static void one_at_a_time_by_default(void **state)
     bench_end(&b);
 }
 
+static void least_loaded_worker(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b, "window", "2");
+    b.o.workers = 2;
+    bench_open(&b);
+    for (int round = 0; round < 3; round++) {
+        bench_start(&b, "{\"do\":\"pid\"}");
+        bench_start(&b, "{\"do\":\"pid\"}");
+        const char *first = bench_cstr(&b, bench_result(&b).verdict.reason);
+        const char *second = bench_cstr(&b, bench_result(&b).verdict.reason);
+        assert_string_not_equal(first, second);
+    }
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,6 +499,7 @@ int main(void)
         cmocka_unit_test(window),
         cmocka_unit_test(window_is_cut),
         cmocka_unit_test(one_at_a_time_by_default),
+        cmocka_unit_test(least_loaded_worker),
     };
     return cmocka_run_group_tests_name("exec_answers", tests, NULL, NULL);
 }
