@@ -38,11 +38,11 @@ enum td_broker_cap {
     TD_BROKER_OFFSETS = 1 << 2,        /* acks end as one offset a shard: the caller may still ack
                                           in any order, the driver stores the low-water mark */
     TD_BROKER_DELAY = 1 << 3,
-    TD_BROKER_REQUEUE = 1 << 4,        /* nack(requeue) of one message */
-    TD_BROKER_SHARDS = 1 << 5,         /* assigns shards and takes them away */
+    TD_BROKER_REQUEUE = 1 << 4, /* nack(requeue) of one message */
+    TD_BROKER_SHARDS = 1 << 5,  /* assigns shards and takes them away */
     TD_BROKER_REDELIVERED_MARK = 1 << 6,
     TD_BROKER_REDELIVERS_IN_ORDER = 1 << 7,
-    TD_BROKER_DEDUPES = 1 << 8,        /* a second publish of an id within its window is dropped */
+    TD_BROKER_DEDUPES = 1 << 8, /* a second publish of an id within its window is dropped */
 };
 
 enum td_broker_role {
@@ -68,25 +68,26 @@ struct td_broker_options {
 struct td_broker_info {
     struct td_str version;
     struct td_str identity;
-    struct td_str warnings;  /* sentences, one a line; empty: none */
+    struct td_str warnings; /* sentences, one a line; empty: none */
     size_t body_bytes_max;
     size_t header_bytes_max;
-    int64_t owner_pid;       /* embedded: who owns it now; 0: nobody or not known */
+    int64_t owner_pid;      /* embedded: who owns it now; 0: nobody or not known */
+    td_time_us owner_since; /* and since when; TD_TIME_NONE: not known */
 };
 
 /* ---- topology --------------------------------------------------------------------------- */
 
 struct td_topic {
     struct td_str name;
-    size_t max_bytes;             /* largest body; 0: the broker's limit */
-    td_time_us retention_us;      /* 0: the broker's */
-    int32_t partitions;           /* 0: the broker's */
+    size_t max_bytes;        /* largest body; 0: the broker's limit */
+    td_time_us retention_us; /* 0: the broker's */
+    int32_t partitions;      /* 0: the broker's */
 };
 
 struct td_queue {
-    struct td_str consumer;       /* full name, SERVICE.NAME */
+    struct td_str consumer; /* full name, SERVICE.NAME */
     struct td_str topic;
-    const struct td_str *types;   /* patterns; none: everything */
+    const struct td_str *types; /* patterns; none: everything */
     size_t types_count;
     bool ordered;
 };
@@ -102,8 +103,8 @@ enum td_topology_kind {
     TD_TOPOLOGY_MISSING_TOPIC,
     TD_TOPOLOGY_MISSING_QUEUE,
     TD_TOPOLOGY_CHANGED_BINDING,
-    TD_TOPOLOGY_EXTRA_TOPIC,  /* exists, not in the file; never removed by apply */
-    TD_TOPOLOGY_EXTRA_QUEUE,  /* likewise; depth says what waits in it */
+    TD_TOPOLOGY_EXTRA_TOPIC, /* exists, not in the file; never removed by apply */
+    TD_TOPOLOGY_EXTRA_QUEUE, /* likewise; depth says what waits in it */
 };
 
 struct td_topology_difference {
@@ -131,31 +132,31 @@ enum td_publish_result {
 struct td_published {
     uint64_t token;
     enum td_publish_result result;
-    bool duplicate;              /* ACCEPTED: the broker had it already */
-    enum td_err code;            /* REFUSED: UNROUTABLE, TOO_LARGE, DENIED, INVALID are the row's
+    bool duplicate;   /* ACCEPTED: the broker had it already */
+    enum td_err code; /* REFUSED: UNROUTABLE, TOO_LARGE, DENIED, INVALID are the row's
                                     own fault; all others are RETRY */
     enum td_err_class class_;
-    uint64_t evidence;           /* a number of the broker: sequence, offset, delivery tag */
+    uint64_t evidence; /* a number of the broker: sequence, offset, delivery tag */
 };
 
 /* ---- consuming -------------------------------------------------------------------------- */
 
 struct td_subscription {
-    struct td_str consumer;      /* full name; the queue or group */
+    struct td_str consumer; /* full name; the queue or group */
     struct td_str topic;
-    size_t prefetch;             /* unsettled deliveries at most */
-    size_t prefetch_bytes;       /* likewise, bodies; 0: 16 MiB */
-    int32_t shard;               /* ordered consumers without TD_BROKER_SHARDS: 0 */
+    size_t prefetch;       /* unsettled deliveries at most */
+    size_t prefetch_bytes; /* likewise, bodies; 0: 16 MiB */
+    int32_t shard;         /* ordered consumers without TD_BROKER_SHARDS: 0 */
 };
 
 struct td_delivery {
-    uint64_t handle;             /* for ack and nack, until the session ends */
+    uint64_t handle; /* for ack and nack, until the session ends */
     int32_t shard;
-    bool redelivered;            /* may have been delivered before */
-    struct td_message message;   /* topic set; published_at as far as the broker knows it */
-    struct td_str defect;        /* not empty: no valid envelope; why. Body and what there is of
+    bool redelivered;          /* may have been delivered before */
+    struct td_message message; /* topic set; published_at as far as the broker knows it */
+    struct td_str defect;      /* not empty: no valid envelope; why. Body and what there is of
                                     attributes are set all the same */
-    struct td_str origin;        /* JSON: {"broker","topic","partition","offset"} */
+    struct td_str origin;      /* JSON: {"broker","topic","partition","offset"} */
 };
 
 enum td_shard_event_kind {
@@ -175,15 +176,15 @@ struct td_fetch {
     size_t count;
     struct td_shard_event *events;
     size_t events_count;
-    bool caught_up;              /* nothing more waits in the broker at this moment */
+    bool caught_up; /* nothing more waits in the broker at this moment */
 };
 
 struct td_lag {
     struct td_str consumer;
     int32_t shard;
-    int64_t waiting;             /* not delivered yet */
+    int64_t waiting; /* not delivered yet */
     int64_t in_flight;
-    td_time_us oldest_us;        /* publication time of the oldest, or TD_TIME_NONE */
+    td_time_us oldest_us; /* publication time of the oldest, or TD_TIME_NONE */
 };
 
 /* ---- the driver ------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ enum td_err_class {
     X(SCHEMA, FATAL, 78, "schema", "tables are missing, older or newer than this version")         \
     X(FOREIGN, FATAL, 78, "foreign", "the file or database belongs to something else")             \
     X(CORRUPT, FATAL, 74, "corrupt", "stored data is damaged")                                     \
-    X(REBUILT, FATAL, 78, "rebuilt", "the outbox is not the one that the position belongs to")     \
+    X(REBUILT, PERMANENT, 78, "rebuilt", "the outbox is not the one that the position belongs to") \
     X(READ_ONLY, FATAL, 77, "read-only", "cannot be written")                                      \
     X(CANNOT_CREATE, FATAL, 73, "cannot-create", "a file cannot be created")                       \
     X(IO, FATAL, 74, "io", "reading or writing failed")                                            \
@@ -69,13 +69,13 @@ enum td_err {
 
 struct td_error {
     enum td_err code;
-    enum td_err_class class_;      /* usually the table's; a driver may say otherwise */
-    td_time_us retry_after_us;     /* 0: no wish */
-    char driver[16];               /* "sqlite", "embedded", ... or empty */
-    char op[32];                   /* slot or operation that failed */
-    char peer[48];                 /* the peer's own code as text, e.g. SQLITE_BUSY */
-    char sqlstate[6];              /* five characters, or empty; SQLite's codes are mapped */
-    char text[TD_ERROR_TEXT_MAX];  /* one sentence: what, why, what to do; no payload, no secret */
+    enum td_err_class class_;     /* usually the table's; a driver may say otherwise */
+    td_time_us retry_after_us;    /* 0: no wish */
+    char driver[16];              /* "sqlite", "embedded", ... or empty */
+    char op[32];                  /* slot or operation that failed */
+    char peer[48];                /* the peer's own code as text, e.g. SQLITE_BUSY */
+    char sqlstate[6];             /* five characters, or empty; SQLite's codes are mapped */
+    char text[TD_ERROR_TEXT_MAX]; /* one sentence: what, why, what to do; no payload, no secret */
 };
 
 /**

@@ -39,26 +39,26 @@ enum td_verdict_kind {
 
 struct td_verdict {
     enum td_verdict_kind kind;
-    enum td_dead_code code;          /* DEAD: REJECTED, SCHEMA, ...; RETRY: NONE */
-    td_time_us after_us;             /* RETRY: the handler's wish; 0: none */
-    bool broken;                     /* what the handler needs seems down; the breaker counts it */
-    bool uncharged;                  /* RETRY: costs no attempt (deadlock, serialization) */
-    bool verdictless;                /* RETRY: the run ended without an answer (worker died) */
-    struct td_str reason;            /* these and emit live in the arena of the call */
+    enum td_dead_code code; /* DEAD: REJECTED, SCHEMA, ...; RETRY: NONE */
+    td_time_us after_us;    /* RETRY: the handler's wish; 0: none */
+    bool broken;            /* what the handler needs seems down; the breaker counts it */
+    bool uncharged;         /* RETRY: costs no attempt (deadlock, serialization) */
+    bool verdictless;       /* RETRY: the run ended without an answer (worker died) */
+    struct td_str reason;   /* these and emit live in the arena of the call */
     struct td_str error_type;
     struct td_str error_message;
-    const struct td_message *emit;   /* events for the store's outbox; ids and causation set */
+    const struct td_message *emit; /* events for the store's outbox; ids and causation set */
     size_t emit_count;
 };
 
 /* One message for a handler. */
 struct td_run {
-    uint64_t token;                  /* the caller's */
+    uint64_t token; /* the caller's */
     const struct td_message *message;
-    struct td_str consumer;          /* full name */
-    int32_t attempt;                 /* 1 for the first run */
-    int64_t fence;                   /* of the shard; 0: unordered */
-    td_time_us deadline_us;          /* clock.mono; outside handlers */
+    struct td_str consumer; /* full name */
+    int32_t attempt;        /* 1 for the first run */
+    int64_t fence;          /* of the shard; 0: unordered */
+    td_time_us deadline_us; /* clock.mono; outside handlers */
 };
 
 struct td_run_result {
@@ -68,16 +68,16 @@ struct td_run_result {
 
 /* sql: one statement with what its result means. Rows changed 0, by default, is OK. */
 struct td_sql_step {
-    struct td_str run;               /* one statement, :name parameters */
-    struct td_str on;                /* type pattern; empty: every type */
-    bool rows_0_set;                 /* `rows: {0: ...}` was given */
-    enum td_verdict_kind rows_0;     /* verdict when no row was changed */
+    struct td_str run;           /* one statement, :name parameters */
+    struct td_str on;            /* type pattern; empty: every type */
+    bool rows_0_set;             /* `rows: {0: ...}` was given */
+    enum td_verdict_kind rows_0; /* verdict when no row was changed */
 };
 
 /* A named parameter and where it comes from. */
 struct td_param {
     struct td_str name;
-    struct td_str from;              /* /pointer (RFC 6901), $attribute, $header.NAME */
+    struct td_str from; /* /pointer (RFC 6901), $attribute, $header.NAME */
 };
 
 /* Overrides the built-in classification: SQLSTATE (or its first two characters), exit code. */
@@ -92,17 +92,17 @@ struct td_handler_options {
     size_t steps_count;
     const struct td_param *params;
     size_t params_count;
-    bool params_missing_null;        /* a missing pointer is NULL instead of `schema`, dead */
-    const struct td_str *command;    /* exec: argv */
+    bool params_missing_null;     /* a missing pointer is NULL instead of `schema`, dead */
+    const struct td_str *command; /* exec: argv */
     size_t command_count;
-    struct td_str directory;         /* exec: working directory; empty: ours */
-    int32_t workers;                 /* exec */
-    td_time_us timeout_us;           /* exec: one run */
+    struct td_str directory; /* exec: working directory; empty: ours */
+    int32_t workers;         /* exec */
+    td_time_us timeout_us;   /* exec: one run */
     const struct td_classify *classify;
     size_t classify_count;
     struct td_clock clock;
     struct tdi_random *random;
-    struct tdi_log *log;             /* for stderr and stray lines of workers; may be NULL */
+    struct tdi_log *log; /* for stderr and stray lines of workers; may be NULL */
 };
 
 struct td_handler_driver {

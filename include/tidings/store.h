@@ -37,10 +37,10 @@ struct td_store;
 
 /* What a store can; the core asks for these and never for a driver's name. */
 enum td_store_cap {
-    TD_STORE_SERIAL_WRITER = 1 << 0,   /* one writer at a time in the whole database */
-    TD_STORE_SET_BASED = 1 << 1,       /* statement_run() takes many rows in one round trip */
-    TD_STORE_WAKER = 1 << 2,           /* wait() can wake before its deadline */
-    TD_STORE_TX_LOCKS_KEY = 1 << 3,    /* inbox_claim() waits for another open claim of the id */
+    TD_STORE_SERIAL_WRITER = 1 << 0, /* one writer at a time in the whole database */
+    TD_STORE_SET_BASED = 1 << 1,     /* statement_run() takes many rows in one round trip */
+    TD_STORE_WAKER = 1 << 2,         /* wait() can wake before its deadline */
+    TD_STORE_TX_LOCKS_KEY = 1 << 3,  /* inbox_claim() waits for another open claim of the id */
 };
 
 /* The one arbiter of a message: the outcome in its inbox row. NONE is "no row". */
@@ -74,42 +74,45 @@ enum td_dead_code {
 struct td_store_options {
     struct td_str location; /* path or URL */
     struct td_str service;  /* source of what is published; empty: do not check whose it is */
-    struct td_str vfs;      /* SQLite: name of the VFS that does all files and syncs; empty: default */
-    struct td_clock clock;  /* for deadlines; the store's own clock too where it has none (SQLite) */
+    struct td_str vfs; /* SQLite: name of the VFS that does all files and syncs; empty: default */
+    struct td_clock clock; /* for deadlines; the store's own clock too where it has none (SQLite) */
     struct tdi_random *random;
     td_time_us operation_timeout_us; /* 0: 5 s */
     td_time_us write_budget_us;      /* a write transaction should end within this; 0: 20 ms */
+    td_time_us lock_wait_us;         /* relay_settle, lease_renew and outbox_purge wait so long for
+                                        the write lock, then BUSY; 0: the operation timeout */
     bool create;                     /* make the database when it is missing (init only) */
     bool read_only;                  /* never write, not even a schema (status, trace) */
     bool schema_any;                 /* open although tables are missing or old (init only) */
 };
 
 struct td_store_info {
-    struct td_str version;   /* "SQLite 3.40.1" */
-    struct td_str identity;  /* which database this is, stable over restarts */
-    struct td_str warnings;  /* sentences, one a line, for `check`; empty: none */
-    struct td_str service;   /* whose tables these are; empty: not made yet */
-    int32_t schema;          /* version of the tables; 0: none */
-    int32_t schema_wanted;   /* what this driver makes */
+    struct td_str version;  /* "SQLite 3.40.1" */
+    struct td_str identity; /* which database this is, stable over restarts */
+    struct td_str warnings; /* sentences, one a line, for `check`; empty: none */
+    struct td_str service;  /* whose tables these are; empty: not made yet */
+    int32_t schema;         /* version of the tables; 0: none */
+    int32_t schema_wanted;  /* what this driver makes */
 };
 
 /* ---- relay side ------------------------------------------------------------------------- */
 
 /*
- * A position is opaque to the core: it is stored, handed back and printed. order is a number that
- * grows with the position of one outbox, for display and for "covered by".
+ * A position is opaque to the core: it is stored and handed back. data is what all rows of one read
+ * share (which table; which snapshot, and that can be tens of kilobytes), order is the row's place
+ * in it: a number that grows with the position of one outbox, also for display and for "covered
+ * by". The data is borrowed: of the read's arena, or of the caller.
  */
-#define TD_POSITION_BYTES_MAX 512
+#define TD_POSITION_BYTES_MAX (1024 * 1024)
 struct td_position {
-    unsigned char data[TD_POSITION_BYTES_MAX];
-    uint16_t len; /* 0: the beginning */
+    struct td_bytes data; /* at most TD_POSITION_BYTES_MAX; empty: the beginning */
     int64_t order;
 };
 
 struct td_outbox_row {
-    struct td_message message;     /* sequence is set; topic may be absent */
-    struct td_position position;   /* after this row */
-    struct td_str defect;          /* not empty: the row cannot be a message; why, one sentence */
+    struct td_message message;   /* sequence is set; topic may be absent */
+    struct td_position position; /* after this row */
+    struct td_str defect;        /* not empty: the row cannot be a message; why, one sentence */
 };
 
 /* A row that the relay gave up; becomes a parked row of consumer "relay:NAME", outcome dead. */
@@ -125,36 +128,36 @@ struct td_relay_settle {
     struct td_position position; /* all before it is accepted, dead, or not ours */
     int64_t from_seq;            /* first and last sequence number that this settles */
     int64_t to_seq;
-    int64_t published;           /* how many of them the broker accepted */
-    struct td_str evidence;      /* the broker's, one short line */
+    int64_t published;      /* how many of them the broker accepted */
+    struct td_str evidence; /* the broker's, one short line */
     const struct td_relay_dead *dead;
     size_t dead_count;
 };
 
 struct td_relay_stats {
-    struct td_position position;
+    int64_t position; /* its order */
     bool declared;
-    int64_t pending;             /* rows past the position; counted up to 1,000,000 */
+    int64_t pending;              /* rows past the position; counted up to 1,000,000 */
     td_time_us oldest_pending_us; /* created_at of the first of them, or TD_TIME_NONE */
-    int64_t published_total;     /* since init */
+    int64_t published_total;      /* since init */
 };
 
 /* ---- leases ----------------------------------------------------------------------------- */
 
 struct td_lease {
-    int64_t fence;        /* grows with every owner */
-    bool unclean;         /* an owner ended without lease_release() and nobody cleared it since */
-    int64_t owner_pid;    /* on TD_ERR_OWNED: who has it, 0 if not on this machine */
+    int64_t fence;     /* grows with every owner */
+    bool unclean;      /* an owner ended without lease_release() and nobody cleared it since */
+    int64_t owner_pid; /* on TD_ERR_OWNED: who has it, 0 if not on this machine */
 };
 
 struct td_lease_state {
     struct td_str name;
-    struct td_str owner;      /* "HOST/PID", empty: nobody */
+    struct td_str owner; /* "HOST/PID", empty: nobody */
     int64_t owner_pid;
     int64_t fence;
-    bool alive;               /* owned now, as far as can be seen */
+    bool alive; /* owned now, as far as can be seen */
     bool unclean;
-    struct td_str report;     /* JSON that the owner wrote last, or empty */
+    struct td_str report; /* JSON that the owner wrote last, or empty */
     td_time_us reported_at;
 };
 
@@ -168,13 +171,13 @@ struct td_message_ref {
 struct td_inbox_state {
     enum td_outcome outcome;
     int32_t attempts;
-    bool parked;          /* a parked row exists and holds the body */
+    bool parked; /* a parked row exists and holds the body */
 };
 
 struct td_claim {
     struct td_message_ref ref;
-    struct td_str origin;        /* where it came from: broker, topic, partition, offset; JSON */
-    td_time_us published_at;     /* or TD_TIME_NONE; pruning counts from the later of both */
+    struct td_str origin;         /* where it came from: broker, topic, partition, offset; JSON */
+    td_time_us published_at;      /* or TD_TIME_NONE; pruning counts from the later of both */
     struct td_inbox_state former; /* out: NONE = fresh, and the row is now `effect`, attempts 1 */
 };
 
@@ -192,44 +195,44 @@ struct td_claim {
  */
 struct td_settle {
     struct td_message_ref ref;
-    bool claimed;                 /* inbox_claim() of this transaction found it fresh */
+    bool claimed; /* inbox_claim() of this transaction found it fresh */
     enum td_outcome expected;
     int32_t expected_attempts;
     enum td_outcome outcome;
-    int32_t attempts;             /* runs so far, this one included; never less than before */
-    td_time_us due_after_us;      /* RETRY: from the store's now; 0: at once */
-    int32_t attempt_limit;        /* RETRY, BLOCKED, DEAD: total runs allowed */
-    bool blocks_key;              /* order: block. While this row is retry, blocked or dead its
+    int32_t attempts;                 /* runs so far, this one included; never less than before */
+    td_time_us due_after_us;          /* RETRY: from the store's now; 0: at once */
+    int32_t attempt_limit;            /* RETRY, BLOCKED, DEAD: total runs allowed */
+    bool blocks_key;                  /* order: block. While this row is retry, blocked or dead its
                                      key is blocked (parked_keys reports it) */
-    bool release_next;            /* order: block. This ends the head of its key: the follower
+    bool release_next;                /* order: block. This ends the head of its key: the follower
                                      with the lowest arrival becomes retry, due now */
-    bool unfinished_run;          /* the process may have died in it (window after an unclean
+    bool unfinished_run;              /* the process may have died in it (window after an unclean
                                      end): run it alone */
-    enum td_dead_code code;       /* DEAD, and the last failure of RETRY */
-    struct td_str reason;         /* one sentence */
-    struct td_str error_type;     /* SQLSTATE, exit code, ... */
-    struct td_str error_message;  /* bounded by the caller */
-    struct td_str handler;        /* "sql", "exec", ... */
-    struct td_str origin;         /* as in td_claim */
+    enum td_dead_code code;           /* DEAD, and the last failure of RETRY */
+    struct td_str reason;             /* one sentence */
+    struct td_str error_type;         /* SQLSTATE, exit code, ... */
+    struct td_str error_message;      /* bounded by the caller */
+    struct td_str handler;            /* "sql", "exec", ... */
+    struct td_str origin;             /* as in td_claim */
     const struct td_message *message; /* needed where a parked row may have to be made */
     const struct td_message *emit;    /* rows for this store's outbox, same transaction */
     size_t emit_count;
     /* out */
-    bool settled;                 /* false: the row was otherwise; see found */
+    bool settled; /* false: the row was otherwise; see found */
     struct td_inbox_state found;
-    bool next_released;           /* a follower was made due */
-    bool key_blocked;             /* after this settlement some row still blocks the key */
+    bool next_released; /* a follower was made due */
+    bool key_blocked;   /* after this settlement some row still blocks the key */
 };
 
 struct td_parked_row {
     struct td_str consumer;
     int32_t shard;
-    int64_t arrival;              /* grows within (consumer, shard) */
+    int64_t arrival; /* grows within (consumer, shard) */
     struct td_message message;
     enum td_outcome outcome;
-    int32_t attempts;             /* this run included, if the row was leased */
+    int32_t attempts; /* this run included, if the row was leased */
     int32_t attempt_limit;
-    int64_t revision;             /* grows with every change */
+    int64_t revision; /* grows with every change */
     td_time_us due_at;
     td_time_us first_failed_at;
     td_time_us last_failed_at;
@@ -238,55 +241,55 @@ struct td_parked_row {
     struct td_str error_type;
     struct td_str error_message;
     struct td_str handler;
-    struct td_str origin;         /* JSON */
-    struct td_str history;        /* JSON array, newest last, bounded */
+    struct td_str origin;  /* JSON */
+    struct td_str history; /* JSON array, newest last, bounded */
     bool blocks_key;
-    bool body_dropped;            /* finished: the body is gone */
-    bool key_blocked;             /* parked_due, dead rows: some row still blocks the key */
+    bool body_dropped; /* finished: the body is gone */
+    bool key_blocked;  /* parked_due, dead rows: some row still blocks the key */
 };
 
 struct td_parked_due {
     struct td_str consumer;
     int32_t shard;
-    int64_t fence;                /* 0: unordered consumer, no fence is read */
+    int64_t fence; /* 0: unordered consumer, no fence is read */
     size_t max;
-    td_time_us lease_us;          /* how long a runner owns a row */
-    bool release_on_dead;         /* on_dead: release, for rows that are settled dead here */
+    td_time_us lease_us;  /* how long a runner owns a row */
+    bool release_on_dead; /* on_dead: release, for rows that are settled dead here */
 };
 
 /* What due rows were found; rows past their limit have been settled dead and are in `dead`, rows
  * that a worker settled in a transaction of its own have been finished and are in `done`. */
 struct td_parked_batch {
-    struct td_parked_row *rows;   /* leased; attempts counted and committed */
+    struct td_parked_row *rows; /* leased; attempts counted and committed */
     size_t count;
-    struct td_parked_row *dead;   /* exhausted or poison; key_blocked as in td_settle */
+    struct td_parked_row *dead; /* exhausted or poison; key_blocked as in td_settle */
     size_t dead_count;
-    struct td_parked_row *done;   /* outcome as the inbox row had it; key_blocked likewise */
+    struct td_parked_row *done; /* outcome as the inbox row had it; key_blocked likewise */
     size_t done_count;
-    td_time_us next_due_us;       /* store's time of the next row not returned; TD_TIME_NONE */
+    td_time_us next_due_us; /* store's time of the next row not returned; TD_TIME_NONE */
 };
 
 /* One named parameter of a statement, in the order in which values are bound. */
 struct td_statement {
-    struct td_str sql;            /* one statement; :name parameters */
-    const struct td_str *names;   /* without the colon */
+    struct td_str sql;          /* one statement; :name parameters */
+    const struct td_str *names; /* without the colon */
     size_t names_count;
 };
 
 struct td_consumer_counts {
     int64_t retrying, blocked, dead, discarded;
-    int64_t inbox;                /* rows; counted up to 1,000,000 */
-    td_time_us oldest_due_us;     /* or TD_TIME_NONE */
+    int64_t inbox;            /* rows; counted up to 1,000,000 */
+    td_time_us oldest_due_us; /* or TD_TIME_NONE */
 };
 
 /* ---- operator side ---------------------------------------------------------------------- */
 
 struct td_parked_filter {
-    struct td_str consumer;       /* full name; empty: all */
-    struct td_str id;             /* empty: all; otherwise exact, or a prefix of 8 bytes or more */
-    struct td_str type;           /* exact; empty: all */
-    enum td_dead_code code;       /* NONE: all */
-    bool any_outcome;             /* otherwise only dead ones */
+    struct td_str consumer; /* full name; empty: all */
+    struct td_str id;       /* empty: all; otherwise exact, or a prefix of 8 bytes or more */
+    struct td_str type;     /* exact; empty: all */
+    enum td_dead_code code; /* NONE: all */
+    bool any_outcome;       /* otherwise only dead ones */
     bool with_body;
     bool skip_stale;
 };
@@ -301,17 +304,17 @@ struct td_parked_change {
     enum td_parked_change_kind kind;
     struct td_str consumer;
     struct td_message_ref ref;
-    int64_t revision;             /* expected; 0: any */
+    int64_t revision; /* expected; 0: any */
     int32_t attempts_more;
-    td_time_us due_after_us;      /* REPLAY: for --rate */
-    struct td_str reason;         /* DISCARD: required */
-    struct td_str actor;          /* who, for tidings_audit */
+    td_time_us due_after_us; /* REPLAY: for --rate */
+    struct td_str reason;    /* DISCARD: required */
+    struct td_str actor;     /* who, for tidings_audit */
     bool set_body;
     struct td_bytes body;
     bool set_headers;
     const struct td_header *headers;
     size_t headers_count;
-    bool changed;                 /* out: false: it was otherwise (or not dead) */
+    bool changed; /* out: false: it was otherwise (or not dead) */
 };
 
 struct td_inbox_row {
@@ -335,10 +338,10 @@ struct td_published_row {
 struct td_audit_row {
     td_time_us at;
     struct td_str actor;
-    struct td_str action;         /* replay, discard, edit, rebase, ... */
+    struct td_str action; /* replay, discard, edit, rebase, ... */
     struct td_str consumer;
     struct td_message_ref ref;
-    struct td_str detail;         /* JSON */
+    struct td_str detail; /* JSON */
 };
 
 /* ---- the driver ------------------------------------------------------------------------- */
@@ -347,7 +350,7 @@ struct td_store_driver {
     uint32_t abi;         /* TD_STORE_ABI */
     uint32_t struct_size; /* sizeof(struct td_store_driver) */
     const char *name;
-    uint32_t caps;        /* enum td_store_cap */
+    uint32_t caps; /* enum td_store_cap */
     size_t session_size;
 
     /* Connect. Refuses another service's tables, a foreign, corrupt, newer or missing schema. */
@@ -382,13 +385,14 @@ struct td_store_driver {
      * lowest position of its siblings on this store, else at the beginning. Repeatable. */
     enum td_err (*relay_declare)(struct td_store *s, struct td_str relay, struct td_error *err);
     /* The stored position of a declared relay. */
-    enum td_err (*relay_position)(struct td_store *s, struct td_str relay,
+    enum td_err (*relay_position)(struct td_store *s, struct td_str relay, struct tdi_arena *a,
                                   struct td_position *ret_position, struct td_error *err);
-    /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body.
-     * TD_ERR_REBUILT: the table is not the one that the position belongs to. */
+    /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body;
+     * their positions share one data. REBUILT: the position is of another table. */
     enum td_err (*outbox_read)(struct td_store *s, const struct td_position *after, size_t max,
-                               size_t bytes_max, struct tdi_arena *a, struct td_outbox_row **ret_rows,
-                               size_t *ret_count, struct td_error *err);
+                               size_t bytes_max, struct tdi_arena *a,
+                               struct td_outbox_row **ret_rows, size_t *ret_count,
+                               struct td_error *err);
     /* Returns when everything that outbox_read() has shown is on disk. */
     enum td_err (*outbox_durable)(struct td_store *s, struct td_error *err);
     /* Dead rows, evidence and position in one transaction. FENCED: a newer owner. */
@@ -401,8 +405,10 @@ struct td_store_driver {
      * may wake for nothing and may miss. Optional (NULL): the caller waits by itself. */
     enum td_err (*wait)(struct td_store *s, td_time_us deadline_us, bool *ret_woken,
                         struct td_error *err);
-    /* A relay's position to `to` (len 0: to the beginning), audited. The lease must be free. */
-    enum td_err (*relay_rebase)(struct td_store *s, struct td_str relay,
+    /* A relay's position to `to` (no data: to the beginning), audited. The lease must be free
+     * (OWNED), or have this fence: of an owner that says that it is halted. That one loses it, is
+     * told so by its next renewal, and goes on from there. fence 0: it must be free. */
+    enum td_err (*relay_rebase)(struct td_store *s, struct td_str relay, int64_t fence,
                                 const struct td_position *to, struct td_str actor,
                                 struct td_error *err);
 

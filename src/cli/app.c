@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "broker/registry.h"
+#include "cli/session.h"
 #include "handler/registry.h"
 #include "store/registry.h"
 
@@ -56,8 +57,8 @@ static enum td_err check_topology(struct cli_app *app, size_t i, struct td_error
     struct td_broker *session;
     struct tdi_random random;
     size_t count = 0;
-    enum td_err rc = tdi_plan_topology(&app->plan, &app->config->brokers[i], &app->arena, &wanted,
-                                       err);
+    enum td_err rc =
+        tdi_plan_topology(&app->plan, &app->config->brokers[i], &app->arena, &wanted, err);
     if (rc != TD_OK) {
         return rc;
     }
@@ -98,45 +99,13 @@ static enum td_err open_broker(struct cli_app *app, size_t i, struct td_error *e
             return out_of_memory(err);
         }
         o.random = random;
-        enum td_err rc = b->driver->instance_open(&o, &b->instance, err);
+        enum td_err rc = cli_missing(b->driver->instance_open(&o, &b->instance, err), err);
         if (rc != TD_OK) {
             return rc;
         }
     }
     return check_topology(app, i, err);
 }
-
-enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config,
-                         struct tdi_log *log, struct td_error *err)
-{
-    memset(app, 0, sizeof(*app));
-    tdi_arena_init(&app->arena, 0);
-    app->config = config;
-    app->log = log;
-    app->clock = tdi_clock_system();
-    enum td_err rc = make_lock(app, err);
-    if (rc == TD_OK) {
-        rc = tdi_plan_make(config, &app->arena, &app->plan, err);
-    }
-    if (rc != TD_OK) {
-        return rc;
-    }
-    app->parts_max = app->plan.relays_count + config->consumers_count;
-    app->parts = tdi_arena_array(&app->arena, app->parts_max, sizeof(*app->parts));
-    app->brokers = tdi_arena_array(&app->arena, config->brokers_count, sizeof(*app->brokers));
-    if (app->parts == NULL || app->brokers == NULL) {
-        return out_of_memory(err);
-    }
-    for (size_t i = 0; i < config->brokers_count; i++) {
-        rc = open_broker(app, i, err);
-        if (rc != TD_OK) {
-            return rc;
-        }
-    }
-    return TD_OK;
-}
-
-/* ---- parts ---- */
 
 static enum td_err store_options(const struct cli_app *app, const struct tdi_config_store *store,
                                  struct tdi_random *random,
@@ -156,6 +125,82 @@ static enum td_err store_options(const struct cli_app *app, const struct tdi_con
     };
     return TD_OK;
 }
+
+static bool store_used(const struct cli_app *app, const struct tdi_config_store *store)
+{
+    for (size_t i = 0; i < app->config->outboxes_count; i++) {
+        if (app->config->outboxes[i].store == store) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < app->config->consumers_count; i++) {
+        if (app->config->consumers[i].store == store) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every store that is used: can it be opened, and is it ours? */
+static enum td_err check_stores(struct cli_app *app, struct td_error *err)
+{
+    if (!tdi_random_seed_system(&app->random)) {
+        return td_error_set(err, TD_ERR_INTERNAL, "the system gives no random numbers");
+    }
+    for (size_t i = 0; i < app->config->stores_count; i++) {
+        const struct td_store_driver *driver;
+        struct td_store_options o;
+        if (!store_used(app, &app->config->stores[i])) {
+            continue;
+        }
+        enum td_err rc =
+            store_options(app, &app->config->stores[i], &app->random, &driver, &o, err);
+        if (rc == TD_OK) {
+            rc = cli_missing(tdi_store_open(driver, &o, &app->checks[i], err), err);
+        }
+        if (rc != TD_OK) {
+            return rc;
+        }
+    }
+    return TD_OK;
+}
+
+enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, struct tdi_log *log,
+                         struct td_error *err)
+{
+    memset(app, 0, sizeof(*app));
+    tdi_arena_init(&app->arena, 0);
+    app->config = config;
+    app->log = log;
+    app->clock = tdi_clock_system();
+    enum td_err rc = make_lock(app, err);
+    if (rc == TD_OK) {
+        rc = tdi_plan_make(config, &app->arena, &app->plan, err);
+    }
+    if (rc != TD_OK) {
+        return rc;
+    }
+    app->parts_max = app->plan.relays_count + config->consumers_count;
+    app->parts = tdi_arena_array(&app->arena, app->parts_max, sizeof(*app->parts));
+    app->brokers = tdi_arena_array(&app->arena, config->brokers_count, sizeof(*app->brokers));
+    app->checks = tdi_arena_array(&app->arena, config->stores_count, sizeof(*app->checks));
+    if (app->checks == NULL || app->parts == NULL || app->brokers == NULL) {
+        return out_of_memory(err);
+    }
+    rc = check_stores(app, err); /* first: a wrong service shows there, not as missing queues */
+    if (rc != TD_OK) {
+        return rc;
+    }
+    for (size_t i = 0; i < config->brokers_count; i++) {
+        rc = open_broker(app, i, err);
+        if (rc != TD_OK) {
+            return rc;
+        }
+    }
+    return TD_OK;
+}
+
+/* ---- parts ---- */
 
 static size_t broker_number(const struct cli_app *app, const struct tdi_config_broker *broker)
 {
@@ -197,8 +242,8 @@ enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *
         .log = app->log,
     };
     o.broker.random = &part->random;
-    enum td_err rc = store_options(app, relay->outbox->store, &part->random, &o.store_driver,
-                                   &o.store, err);
+    enum td_err rc =
+        store_options(app, relay->outbox->store, &part->random, &o.store_driver, &o.store, err);
     if (rc == TD_OK) {
         rc = tdi_relay_new(&o, &part->relay, err);
     }
@@ -265,8 +310,7 @@ enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_co
         return td_error_set(err, TD_ERR_CONFIG, "there is no handler '%s'", c->handler.data);
     }
     o.broker.random = &part->random;
-    enum td_err rc =
-        store_options(app, c->store, &part->random, &o.store_driver, &o.store, err);
+    enum td_err rc = store_options(app, c->store, &part->random, &o.store_driver, &o.store, err);
     if (rc == TD_OK) {
         rc = tdi_consumer_new(&o, &part->consumer, err);
     }
@@ -274,45 +318,12 @@ enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_co
     return rc;
 }
 
-static bool store_used(const struct cli_app *app, const struct tdi_config_store *store)
+void cli_app_end_checks(struct cli_app *app)
 {
-    for (size_t i = 0; i < app->config->outboxes_count; i++) {
-        if (app->config->outboxes[i].store == store) {
-            return true;
-        }
+    for (size_t i = 0; app->checks != NULL && i < app->config->stores_count; i++) {
+        tdi_store_close(app->checks[i]);
+        app->checks[i] = NULL;
     }
-    for (size_t i = 0; i < app->config->consumers_count; i++) {
-        if (app->config->consumers[i].store == store) {
-            return true;
-        }
-    }
-    return false;
-}
-
-enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err)
-{
-    struct tdi_random random;
-    if (!tdi_random_seed_system(&random)) {
-        return td_error_set(err, TD_ERR_INTERNAL, "the system gives no random numbers");
-    }
-    for (size_t i = 0; i < app->config->stores_count; i++) {
-        const struct td_store_driver *driver;
-        struct td_store_options o;
-        struct td_store *store;
-        if (!store_used(app, &app->config->stores[i])) {
-            continue;
-        }
-        enum td_err rc =
-            store_options(app, &app->config->stores[i], &random, &driver, &o, err);
-        if (rc == TD_OK) {
-            rc = tdi_store_open(driver, &o, &store, err);
-        }
-        if (rc != TD_OK) {
-            return rc;
-        }
-        tdi_store_close(store);
-    }
-    return TD_OK;
 }
 
 /* ---- threads ---- */
@@ -364,8 +375,7 @@ enum td_err cli_app_start(struct cli_app *app, struct td_error *err)
         struct cli_app_part *p = &app->parts[i];
         int rc = pthread_create(&p->thread, NULL, loop, p);
         if (rc != 0) {
-            return td_error_set(err, TD_ERR_UNAVAILABLE, "cannot start a thread: %s",
-                                strerror(rc));
+            return td_error_set(err, TD_ERR_UNAVAILABLE, "cannot start a thread: %s", strerror(rc));
         }
         p->started = true;
     }
@@ -448,6 +458,7 @@ void cli_app_close(struct cli_app *app)
     if (app->lock_made) {
         end_parts(app);
     }
+    cli_app_end_checks(app);
     for (size_t i = 0; app->brokers != NULL && i < app->config->brokers_count; i++) {
         if (app->brokers[i].instance != NULL) {
             app->brokers[i].driver->instance_close(app->brokers[i].instance);

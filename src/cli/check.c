@@ -63,6 +63,18 @@ static void warn_lines(struct check *k, struct td_str where, struct td_str lines
     }
 }
 
+/* What the configuration itself has to say beside mistakes. */
+static void add_diagnostics(struct check *k, const struct tdi_diagnostics *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        const struct tdi_diagnostic *item = &d->items[i];
+        struct td_str where = tdi_arena_printf(&k->cli->arena, "%s:%u:%u", k->config->path.data,
+                                               item->pos.line, item->pos.column);
+        add(k, where, item->text, item->severity == TDI_SEVERITY_NOTE);
+    }
+    k->dropped += d->dropped;
+}
+
 /* The statements of the sql handlers against the real tables. */
 static void check_statements(struct check *k, struct td_store *store,
                              const struct tdi_config_store *where)
@@ -245,7 +257,8 @@ static int check_run(struct cli *cli)
 {
     static struct check k; /* large; one command, one check */
     struct td_error err;
-    int rc = cli_config(cli, &k.config);
+    struct tdi_diagnostics diagnostics;
+    int rc = cli_config_diagnosed(cli, &k.config, &diagnostics);
     if (rc != CLI_DONE) {
         return rc;
     }
@@ -253,6 +266,7 @@ static int check_run(struct cli *cli)
     if (tdi_plan_make(k.config, &cli->arena, &k.plan, &err) != TD_OK) {
         return cli_fail(cli, &err);
     }
+    add_diagnostics(&k, &diagnostics);
     check_orders(&k);
     for (size_t i = 0; i < k.config->stores_count; i++) {
         check_store(&k, &k.config->stores[i]);
@@ -276,9 +290,10 @@ const struct cli_command cli_command_check = {
     .name = "check",
     .operands = "",
     .summary = "Check the configuration, databases and brokers, and say what each consumer gives",
-    .text = "Mistakes in the file end with 78, findings outside it (a missing table, a\n"
-            "queue that nobody reads) with 1. Warnings are advice and change no exit code. Nothing is\n"
-            "changed or started.",
+    .text =
+        "Mistakes in the file end with 78, findings (a missing table, a queue that nobody\n"
+        "reads, an inbox window that is short) with 1. Warnings are advice and change no exit code. Nothing is\n"
+        "changed or started.",
     .examples = "tidings check\ntidings check -c shop.yaml --json",
     CLI_OPTIONS(check_options),
     .run = check_run,

@@ -90,21 +90,27 @@ void cli_say(const struct cli *cli, const char *fmt, ...)
 
 int cli_config(struct cli *cli, const struct tdi_config **ret)
 {
-    extern char **environ;
     struct tdi_diagnostics diagnostics;
+    return cli_config_diagnosed(cli, ret, &diagnostics);
+}
+
+int cli_config_diagnosed(struct cli *cli, const struct tdi_config **ret,
+                         struct tdi_diagnostics *ret_diagnostics)
+{
+    extern char **environ;
     struct td_error err;
-    tdi_diagnostics_init(&diagnostics, &cli->arena);
+    tdi_diagnostics_init(ret_diagnostics, &cli->arena);
     enum td_err rc = tdi_config_load(cli->config_path, (const char *const *)environ, &cli->arena,
-                                     ret, &diagnostics, &err);
+                                     ret, ret_diagnostics, &err);
     if (rc == TD_OK) {
         return CLI_DONE;
     }
-    if (diagnostics.mistakes == 0) {
+    if (ret_diagnostics->mistakes == 0) {
         return cli_fail(cli, &err);
     }
     struct tdi_buf text;
     tdi_buf_init(&text, 4U * TDI_CONFIG_FILE_BYTES_MAX);
-    tdi_diagnostics_print(&diagnostics, cli->err_color, &text);
+    tdi_diagnostics_print(ret_diagnostics, cli->err_color, &text);
     cli_put_buf(stderr, &text);
     tdi_buf_release(&text);
     return td_err_exit_code(rc);

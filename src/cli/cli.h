@@ -32,11 +32,11 @@ enum cli_exit {
 };
 
 struct cli_option {
-    const char *name;   /* long name without dashes */
-    char letter;        /* 0: none */
-    const char *value;  /* what it takes, as in the help ("NAME"); NULL: a flag */
-    bool many;          /* may be given again */
-    const char *help;   /* one line */
+    const char *name;  /* long name without dashes */
+    char letter;       /* 0: none */
+    const char *value; /* what it takes, as in the help ("NAME"); NULL: a flag */
+    bool many;         /* may be given again */
+    const char *help;  /* one line */
 };
 
 struct cli;
@@ -50,7 +50,7 @@ struct cli_command {
     const char *examples; /* lines "tidings ..." */
     const struct cli_option *options;
     size_t options_count;
-    bool bare;            /* takes none of the common options (help, version) */
+    bool bare; /* takes none of the common options (help, version) */
     int (*run)(struct cli *cli);
 };
 
@@ -69,7 +69,7 @@ struct cli {
     int verbose;             /* -v: 1, -vv: 2; -q: -1 */
     bool out_color;          /* stdout is a terminal and NO_COLOR is not set */
     bool err_color;
-    struct tdi_arena arena;  /* for the whole command */
+    struct tdi_arena arena; /* for the whole command */
     struct td_clock clock;
     struct tdi_random random;
 };
@@ -101,6 +101,9 @@ void cli_say(const struct cli *cli, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /* Load the configuration; mistakes are printed. CLI_DONE, or the exit code. */
 int cli_config(struct cli *cli, const struct tdi_config **ret);
+/* The same, and what else is to be said about the file: findings and notes. */
+int cli_config_diagnosed(struct cli *cli, const struct tdi_config **ret,
+                         struct tdi_diagnostics *ret_diagnostics);
 
 /* Text of a message on its way to a terminal or a pipe: control characters and bytes that are not
  * UTF-8 become \xNN. */

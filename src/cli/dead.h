@@ -24,7 +24,9 @@ typedef bool cli_dead_fn(struct cli_dead *d, struct td_store *store,
     {"consumer", 0, "NAME", false, "of this consumer (relay:NAME: of a relay)"},                   \
         {"id", 0, "ID", false, "this message; its first 8 characters or more will do"},            \
         {"code", 0, "CODE", false, "with this code, such as exhausted or schema"},                 \
-        {"type", 0, "TYPE", false, "of this event type"}
+    {                                                                                              \
+        "type", 0, "TYPE", false, "of this event type"                                             \
+    }
 
 /* Load the configuration and read the selection options. */
 int cli_dead_begin(struct cli *cli, struct cli_dead *d);

@@ -35,7 +35,7 @@ struct selection {
     size_t count, cap;
     size_t skipped; /* stale ones that were not named */
     bool take_stale;
-    bool full;      /* too many, or no memory */
+    bool full; /* too many, or no memory */
 };
 
 struct outcome {
@@ -100,8 +100,7 @@ static int select_letters(struct cli_dead *d, struct selection *s, bool discard)
     s->take_stale = discard || (d->filter.code == TD_DEAD_STALE && cli_flag(d->cli, "as-new"));
     int rc = cli_dead_walk(d, false, freeze, s);
     if (rc == CLI_DONE && s->full) {
-        cli_error("more than %d letters, or no memory for them; select fewer",
-                  SELECTED_MAX);
+        cli_error("more than %d letters, or no memory for them; select fewer", SELECTED_MAX);
         rc = CLI_DATA;
     }
     return rc;
@@ -361,11 +360,13 @@ const struct cli_command cli_command_dead_replay = {
     .name = "dead replay",
     .operands = "",
     .summary = "Run dead letters again, for exactly the consumer that failed",
-    .text = "A letter becomes due now with as many runs as its consumer's retry.attempts; a running\n"
-            "'tidings run' does the rest. Attempts that were made stay counted, history stays.\n"
-            "What dies while this command works is not selected. Stale letters are passed over\n"
-            "unless --code stale --as-new names them: they may have taken effect before.",
-    .examples = "tidings dead replay --id 0192f1c7\ntidings dead replay --consumer mail --rate 10/s",
+    .text =
+        "A letter becomes due now with as many runs as its consumer's retry.attempts; a running\n"
+        "'tidings run' does the rest. Attempts that were made stay counted, history stays.\n"
+        "What dies while this command works is not selected. Stale letters are passed over\n"
+        "unless --code stale --as-new names them: they may have taken effect before.",
+    .examples =
+        "tidings dead replay --id 0192f1c7\ntidings dead replay --consumer mail --rate 10/s",
     CLI_OPTIONS(replay_options),
     .run = replay_run,
 };

@@ -19,7 +19,8 @@ struct edit {
     const char *wrong; /* the option that is no name=value */
 };
 
-/* The headers of the letter with those that were given put over them. false: a wrong option. */
+/* The headers of the letter with those that were given put over them; they outlive the row. false: a
+ * wrong option, or no memory. */
 static bool merge_headers(struct cli *cli, const struct td_message *m, struct edit *e)
 {
     const char *given;
@@ -29,8 +30,11 @@ static bool merge_headers(struct cli *cli, const struct td_message *m, struct ed
     if (headers == NULL) {
         return false;
     }
-    if (count > 0) {
-        memcpy(headers, m->headers, count * sizeof(*headers));
+    for (size_t i = 0; i < count; i++) {
+        if (!tdi_arena_str(&cli->arena, m->headers[i].name, &headers[i].name) ||
+            !tdi_arena_str(&cli->arena, m->headers[i].value, &headers[i].value)) {
+            return false;
+        }
     }
     for (size_t i = 0; (given = cli_value_at(cli, "header", i)) != NULL; i++) {
         struct td_header h;
@@ -91,7 +95,8 @@ static int find_letter(struct cli *cli, struct cli_dead *d, struct edit *e)
         return CLI_FOUND;
     }
     if (e->count > 1) {
-        return cli_usage(cli, "several dead letters fit %s; name one with --consumer or the whole id",
+        return cli_usage(cli,
+                         "several dead letters fit %s; name one with --consumer or the whole id",
                          cli->operands[0]);
     }
     if (e->bad_header) {

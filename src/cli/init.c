@@ -31,8 +31,7 @@ static enum td_err declare_relays(struct td_store *store, const struct tdi_plan 
 {
     for (size_t i = 0; i < plan->relays_count; i++) {
         if (plan->relays[i].outbox->store == where) {
-            enum td_err rc =
-                store->driver->relay_declare(store, plan->relays[i].name, err);
+            enum td_err rc = store->driver->relay_declare(store, plan->relays[i].name, err);
             if (rc != TD_OK) {
                 return rc;
             }
@@ -98,8 +97,8 @@ static enum td_err init_broker(struct cli *cli, const struct tdi_plan *plan,
     }
     rc = cli_broker_open(cli, plan->config, where, TD_BROKER_ADMIN, instance, &broker, err);
     if (rc == TD_OK) {
-        rc = broker->driver->topology_apply(broker, &wanted, &cli->arena, &differences, &count,
-                                            err);
+        rc =
+            broker->driver->topology_apply(broker, &wanted, &cli->arena, &differences, &count, err);
         if (rc == TD_OK) {
             rc = broker->driver->topology_diff(broker, &wanted, &cli->arena, &left, &left_count,
                                                err);

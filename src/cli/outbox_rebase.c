@@ -9,6 +9,7 @@
 #include "cli/dead.h"
 #include "cli/session.h"
 #include "ops/plan.h"
+#include "ops/status.h"
 #include "store/registry.h"
 
 struct rebase {
@@ -21,24 +22,27 @@ static void explain(const struct rebase *r, const struct td_relay_stats *stats,
                     const struct td_outbox_row *first)
 {
     printf("relay %s has published up to sequence %" PRId64 ".\n", r->relay->short_name.data,
-           stats->position.order);
+           stats->position);
     if (first == NULL) {
-        puts("The outbox is empty: the position goes to the beginning, nothing is published again.");
+        puts(
+            "The outbox is empty: the position goes to the beginning, nothing is published again.");
         return;
     }
-    printf("The position goes to the beginning. Every row that is in the table now is published, from "
-           "sequence %" PRId64 " (id ",
-           first->message.sequence);
+    printf(
+        "The position goes to the beginning. Every row that is in the table now is published, from "
+        "sequence %" PRId64 " (id ",
+        first->message.sequence);
     cli_put(stdout, first->message.id);
     puts(") on.");
-    puts("Rows that were published before go out again under the same id; consumers that still know "
-         "the id ignore them.");
+    puts(
+        "Rows that were published before go out again under the same id; consumers that still know "
+        "the id ignore them.");
 }
 
 static enum td_err do_rebase(struct rebase *r, bool apply, struct td_error *err)
 {
     const struct td_store_driver *d = r->store->driver;
-    struct td_position beginning = {.len = 0};
+    struct td_position beginning = {.order = 0};
     struct td_relay_stats stats;
     struct td_outbox_row *rows;
     size_t count = 0;
@@ -54,7 +58,8 @@ static enum td_err do_rebase(struct rebase *r, bool apply, struct td_error *err)
         puts("Nothing was changed. --yes does it.");
         return TD_OK;
     }
-    rc = d->relay_rebase(r->store, r->relay->name, &beginning, cli_actor(r->cli), err);
+    int64_t halted = tdi_status_halted(r->store, r->relay->name, &r->cli->arena);
+    rc = d->relay_rebase(r->store, r->relay->name, halted, &beginning, cli_actor(r->cli), err);
     if (rc == TD_OK) {
         puts("Done. It is written down in tidings_audit.");
     }
@@ -76,8 +81,7 @@ static int rebase_run(struct cli *cli)
     }
     r.relay = tdi_plan_relay_find(&plan, tdi_str(cli->operands[0]));
     if (r.relay == NULL) {
-        return cli_usage(cli, "there is no outbox '%s' in %s", cli->operands[0],
-                         config->path.data);
+        return cli_usage(cli, "there is no outbox '%s' in %s", cli->operands[0], config->path.data);
     }
     bool apply = cli_flag(cli, "yes") && !cli_flag(cli, "dry-run");
     if (cli_store_open(cli, config, r.relay->outbox->store, apply ? CLI_WRITE : CLI_READ, &r.store,

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/str.h"
@@ -23,6 +24,8 @@
 #define ROUND 256
 #define ROUND_BYTES_MAX (256U * 1024 * 1024)
 #define CONFIRM_US (30 * TD_SECOND_US)
+#define OWNER_WAIT_US (10 * TD_SECOND_US)
+#define OWNER_STEP_US 50000
 
 struct publish {
     struct cli *cli;
@@ -36,7 +39,7 @@ struct publish {
     struct td_store *store; /* with --outbox */
     FILE *input;
     const char *input_name;
-    size_t line;            /* lines read so far */
+    size_t line; /* lines read so far */
     size_t bytes_max;
     struct tdi_arena round; /* messages of the round that is going on */
     struct td_message messages[ROUND];
@@ -63,8 +66,8 @@ static void apply_options(struct publish *p, struct td_message *m)
         const char *option;
         struct td_str *field;
     } texts[] = {
-        {"type", &m->type},     {"topic", &m->topic},   {"key", &m->key},
-        {"id", &m->id},         {"source", &m->source}, {"content-type", &m->content_type},
+        {"type", &m->type}, {"topic", &m->topic},   {"key", &m->key},
+        {"id", &m->id},     {"source", &m->source}, {"content-type", &m->content_type},
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const char *value = cli_value(cli, texts[i].option);
@@ -186,6 +189,30 @@ static int route(struct publish *p, size_t i, struct td_publish *ret,
     return CLI_DONE;
 }
 
+/* Nobody owns the broker: own it for the while. Somebody does: through its socket. OWNED: by one that has
+ * no socket yet, or for as short a while as this. */
+static enum td_err try_session(struct publish *p, const struct tdi_config_broker *broker,
+                               struct td_error *err)
+{
+    struct td_error why;
+    enum td_err owned = cli_instance_open(p->cli, p->config, broker, false, &p->instance, err);
+    if (owned != TD_OK && owned != TD_ERR_OWNED) {
+        return owned;
+    }
+    enum td_err rc = cli_broker_open(p->cli, p->config, broker, TD_BROKER_PUBLISH, p->instance,
+                                     &p->session, &why);
+    if (rc == TD_OK) {
+        return TD_OK;
+    }
+    cli_instance_close(broker, p->instance);
+    p->instance = NULL;
+    if (owned == TD_ERR_OWNED && rc == TD_ERR_UNAVAILABLE) {
+        return owned;
+    }
+    *err = why;
+    return rc;
+}
+
 static int open_session(struct publish *p, const struct tdi_config_broker *broker)
 {
     struct td_error err;
@@ -196,16 +223,17 @@ static int open_session(struct publish *p, const struct tdi_config_broker *broke
         cli_error("the input goes to several brokers; publish it topic by topic");
         return CLI_USAGE;
     }
-    /* Nobody owns it: own it for the while. Somebody does: through its socket. */
-    enum td_err rc = cli_instance_open(p->cli, p->config, broker, false, &p->instance, &err);
-    if (rc != TD_OK && rc != TD_ERR_OWNED) {
-        return cli_fail(p->cli, &err);
+    td_time_us deadline = tdi_mono(&p->cli->clock) + OWNER_WAIT_US;
+    enum td_err rc = TD_OK;
+    bool again = true;
+    while (again) {
+        rc = try_session(p, broker, &err);
+        again = rc == TD_ERR_OWNED && tdi_mono(&p->cli->clock) < deadline;
+        if (again) {
+            usleep(OWNER_STEP_US);
+        }
     }
-    rc = cli_broker_open(p->cli, p->config, broker, TD_BROKER_PUBLISH, p->instance, &p->session,
-                         &err);
     if (rc != TD_OK) {
-        cli_instance_close(broker, p->instance);
-        p->instance = NULL;
         return cli_fail(p->cli, &err);
     }
     p->broker = broker;
@@ -219,8 +247,9 @@ static int settle(struct publish *p, const struct td_published *s)
     case TD_PUBLISH_ACCEPTED:
         return CLI_DONE;
     case TD_PUBLISH_UNKNOWN:
-        cli_error("%s:%zu: it is not known whether it was stored; publish it again with --id %s",
-                  p->input_name, p->lines[s->token], p->messages[s->token].id.data);
+        cli_error("%s:%zu: it is not known whether it was stored; publish it again with --id %.*s",
+                  p->input_name, p->lines[s->token], (int)p->messages[s->token].id.len,
+                  p->messages[s->token].id.data);
         return CLI_TRY_AGAIN;
     case TD_PUBLISH_REFUSED:
         why = s->code == TD_ERR_UNROUTABLE ? "no queue of the topic takes this type"
@@ -286,7 +315,8 @@ static int publish_round(struct publish *p)
         }
     }
     for (size_t i = 0; i < p->count && rc == CLI_DONE; i++) {
-        puts(p->messages[i].id.data);
+        cli_put(stdout, p->messages[i].id);
+        fputc('\n', stdout);
     }
     p->count = 0;
     return rc;

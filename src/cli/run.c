@@ -33,8 +33,8 @@ static int add_relays(struct cli *cli, struct cli_app *app, bool all, struct td_
         const struct tdi_plan_relay *relay = &plan->relays[r];
         bool wanted = all;
         for (size_t i = 0; (name = cli_value_at(cli, "outbox", i)) != NULL; i++) {
-            wanted = wanted || tdi_str_is(relay->name, name) ||
-                     tdi_str_is(relay->outbox->name, name);
+            wanted =
+                wanted || tdi_str_is(relay->name, name) || tdi_str_is(relay->outbox->name, name);
         }
         if (wanted && cli_app_add_relay(app, relay, err) != TD_OK) {
             return cli_fail(cli, err);
@@ -82,13 +82,14 @@ static int serve(struct cli *cli, struct cli_app *app, struct tdi_log *log, cons
     int rc = CLI_DONE, asked = 0;
     while (!cli_app_wait(app, 0)) {
         int signal = sigtimedwait(set, NULL, &pause);
+        cli_app_end_checks(app);
         if (signal == SIGHUP) {
             tdi_log_write(log, TDI_LOG_WARN, "SIGHUP: reloading is not in this version", NULL, 0);
         } else if (signal > 0) {
             asked++;
             tdi_log_write(log, TDI_LOG_INFO,
-                          asked == 1 ? "draining; a second signal leaves at once" : "leaving",
-                          NULL, 0);
+                          asked == 1 ? "draining; a second signal leaves at once" : "leaving", NULL,
+                          0);
             cli_app_stop(app);
         }
         if (rc == CLI_DONE && cli_app_health(app, &err) != TD_OK) {
@@ -108,11 +109,7 @@ static int run_app(struct cli *cli, const struct tdi_config *config, struct tdi_
     sigset_t set;
     bool all = !cli_flag(cli, "outbox") && !cli_flag(cli, "consumer");
     block_signals(&set);
-    enum td_err opened = cli_app_open(&app, config, log, &err);
-    if (opened == TD_OK) {
-        opened = cli_app_check_stores(&app, &err);
-    }
-    int rc = opened == TD_OK ? CLI_DONE : cli_fail(cli, &err);
+    int rc = cli_app_open(&app, config, log, &err) == TD_OK ? CLI_DONE : cli_fail(cli, &err);
     if (rc == CLI_DONE) {
         rc = add_relays(cli, &app, all, &err);
     }

@@ -7,6 +7,15 @@
 #include "broker/registry.h"
 #include "store/registry.h"
 
+enum td_err cli_missing(enum td_err rc, struct td_error *err)
+{
+    if (rc == TD_ERR_NOT_FOUND) {
+        err->code = TD_ERR_SCHEMA;
+        return err->code;
+    }
+    return rc;
+}
+
 enum td_err cli_store_open(struct cli *cli, const struct tdi_config *config,
                            const struct tdi_config_store *store, enum cli_access access,
                            struct td_store **ret, struct td_error *err)
@@ -25,7 +34,7 @@ enum td_err cli_store_open(struct cli *cli, const struct tdi_config *config,
         .read_only = access == CLI_READ,
         .schema_any = access == CLI_CREATE,
     };
-    return tdi_store_open(driver, &o, ret, err);
+    return cli_missing(tdi_store_open(driver, &o, ret, err), err);
 }
 
 static struct td_broker_options broker_options(struct cli *cli, const struct tdi_config *config,
@@ -61,7 +70,7 @@ enum td_err cli_broker_open(struct cli *cli, const struct tdi_config *config,
     enum td_err rc = find_driver(broker, &driver, err);
     o.role = role;
     o.instance = instance;
-    return rc == TD_OK ? tdi_broker_open(driver, &o, ret, err) : rc;
+    return rc == TD_OK ? cli_missing(tdi_broker_open(driver, &o, ret, err), err) : rc;
 }
 
 enum td_err cli_instance_open(struct cli *cli, const struct tdi_config *config,
@@ -80,11 +89,10 @@ enum td_err cli_instance_open(struct cli *cli, const struct tdi_config *config,
     }
     o.create = create;
     o.threads = false;
-    return driver->instance_open(&o, ret, err);
+    return cli_missing(driver->instance_open(&o, ret, err), err);
 }
 
-void cli_instance_close(const struct tdi_config_broker *broker,
-                        struct td_broker_instance *instance)
+void cli_instance_close(const struct tdi_config_broker *broker, struct td_broker_instance *instance)
 {
     const struct td_broker_driver *driver = tdi_broker_driver(broker->driver);
     if (instance != NULL && driver != NULL) {

@@ -11,10 +11,13 @@
 struct tdi_log;
 
 enum cli_access {
-    CLI_READ,   /* never write, not even a schema */
+    CLI_READ, /* never write, not even a schema */
     CLI_WRITE,
     CLI_CREATE, /* init: make what is missing */
 };
+
+/* A database or broker that is not there is for init to make, as its tables are: SCHEMA. */
+enum td_err cli_missing(enum td_err rc, struct td_error *err);
 
 enum td_err cli_store_open(struct cli *cli, const struct tdi_config *config,
                            const struct tdi_config_store *store, enum cli_access access,

@@ -6,6 +6,7 @@
 #include "broker/registry.h"
 #include "cli/commands.h"
 #include "cli/session.h"
+#include "ops/letter.h"
 #include "ops/status.h"
 #include "store/registry.h"
 
@@ -193,7 +194,7 @@ static void add_consumer(struct tdi_buf *b, const struct tdi_status_consumer *c)
 }
 
 static void add_ends(struct tdi_buf *b, bool *first, const char *key,
-                     const struct tdi_status_end *ends, size_t count)
+                     const struct tdi_status_end *ends, size_t count, bool brokers)
 {
     tdi_json_add_key(b, first, key);
     tdi_buf_add_char(b, '{');
@@ -205,6 +206,9 @@ static void add_ends(struct tdi_buf *b, bool *first, const char *key,
         tdi_json_add_key(b, &member, "up");
         tdi_buf_add_cstr(b, ends[i].up ? "true" : "false");
         tdi_json_add_member(b, &member, "version", ends[i].version);
+        if (brokers) {
+            tdi_json_add_time(b, &member, "since", ends[i].since);
+        }
         if (ends[i].owner_pid > 0) {
             tdi_json_add_member_int(b, &member, "owner_pid", ends[i].owner_pid);
         }
@@ -240,8 +244,8 @@ static void print_json(const struct tdi_status *s)
         tdi_buf_add_char(&b, '}');
     }
     tdi_buf_add_char(&b, '}');
-    add_ends(&b, &first, "brokers", s->brokers, s->brokers_count);
-    add_ends(&b, &first, "stores", s->stores, s->stores_count);
+    add_ends(&b, &first, "brokers", s->brokers, s->brokers_count, true);
+    add_ends(&b, &first, "stores", s->stores, s->stores_count, false);
     tdi_buf_add_cstr(&b, "}\n");
     cli_put_buf(stdout, &b);
     tdi_buf_release(&b);
@@ -262,8 +266,8 @@ static int gather(struct cli *cli, const struct tdi_plan *plan, struct tdi_statu
         return cli_fail(cli, &err);
     }
     for (size_t i = 0; i < c->stores_count; i++) {
-        if (cli_store_open(cli, c, &c->stores[i], CLI_READ, &stores[i].session,
-                           &stores[i].why) != TD_OK) {
+        if (cli_store_open(cli, c, &c->stores[i], CLI_READ, &stores[i].session, &stores[i].why) !=
+            TD_OK) {
             stores[i].session = NULL;
         }
     }

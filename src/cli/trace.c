@@ -143,8 +143,9 @@ const struct cli_command cli_command_trace = {
     .operands_min = 1,
     .operands_max = 1,
     .summary = "Tell where a message is and how it got there",
-    .text = "Gathers what outbox, relay, inbox and parked messages of every store recorded. What was\n"
-            "not recorded is not guessed.",
+    .text =
+        "Gathers what outbox, relay, inbox and parked messages of every store recorded. What was\n"
+        "not recorded is not guessed.",
     .examples = "tidings trace 0192f1c7-1a2b-7000-8000-3f00aa55bb10",
     CLI_OPTIONS(trace_options),
     .run = trace_run,

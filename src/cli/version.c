@@ -45,8 +45,7 @@ static int help_config(struct cli *cli)
     if (cli_flag(cli, "markdown")) {
         tdi_config_markdown(&out);
     } else {
-        struct td_str key =
-            cli->operands_count > 1 ? tdi_str(cli->operands[1]) : TD_STR_LIT("");
+        struct td_str key = cli->operands_count > 1 ? tdi_str(cli->operands[1]) : TD_STR_LIT("");
         found = tdi_config_help(&out, key);
     }
     cli_put_buf(found ? stdout : stderr, &out);

@@ -18,7 +18,7 @@ struct tdi_topic {
     struct td_str broker;       /* name in the configuration */
     const struct td_str *types; /* patterns; none: messages get here only by naming the topic */
     size_t types_count;
-    size_t max_bytes;           /* largest body; 0: the broker's limit */
+    size_t max_bytes; /* largest body; 0: the broker's limit */
     bool key_required;
 };
 
@@ -31,7 +31,7 @@ struct tdi_catalogue {
 struct tdi_route {
     const struct tdi_topic *topic; /* NULL: no topic takes it */
     const struct tdi_topic *other; /* a second topic that takes it too: a mistake of the file */
-    enum td_dead_code dead;        /* NONE: may be published. UNROUTABLE: topic is NULL. INVALID: two
+    enum td_dead_code dead; /* NONE: may be published. UNROUTABLE: topic is NULL. INVALID: two
                                       topics take it, or it has no key. TOO_LARGE */
 };
 

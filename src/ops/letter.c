@@ -59,8 +59,8 @@ static void add_full(struct tdi_buf *b, bool *first, const struct td_parked_row 
     add_raw(b, first, "history", row->history);
 }
 
-void tdi_letter_json(struct tdi_buf *b, const struct tdi_plan *plan, const struct td_parked_row *row,
-                     bool full, struct tdi_arena *a)
+void tdi_letter_json(struct tdi_buf *b, const struct tdi_plan *plan,
+                     const struct td_parked_row *row, bool full, struct tdi_arena *a)
 {
     bool first = true;
     tdi_buf_add_char(b, '{');

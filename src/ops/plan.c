@@ -60,8 +60,8 @@ enum td_err tdi_plan_make(const struct tdi_config *config, struct tdi_arena *a,
                           struct tdi_plan *ret, struct td_error *err)
 {
     struct tdi_plan plan = {.config = config};
-    plan.relays = tdi_arena_array(a, config->outboxes_count * config->brokers_count,
-                                  sizeof(*plan.relays));
+    plan.relays =
+        tdi_arena_array(a, config->outboxes_count * config->brokers_count, sizeof(*plan.relays));
     if (plan.relays == NULL || !make_catalogue(&plan, a)) {
         return out_of_memory(err);
     }

@@ -15,7 +15,7 @@ struct tdi_plan_relay {
     struct td_str consumer;   /* relay:NAME, as its dead letters are filed */
     const struct tdi_config_outbox *outbox;
     const struct tdi_config_broker *broker;
-    bool unmatched_ours;      /* rows of no topic are its */
+    bool unmatched_ours; /* rows of no topic are its */
 };
 
 struct tdi_plan {

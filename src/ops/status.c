@@ -74,6 +74,15 @@ static struct td_lease_state lease_of(const struct gather *g, struct td_store *s
     return found != NULL ? *found : (struct td_lease_state){.reported_at = TD_TIME_NONE};
 }
 
+int64_t tdi_status_halted(struct td_store *store, struct td_str relay, struct tdi_arena *a)
+{
+    const struct gather g = {.arena = a};
+    struct td_lease_state lease = lease_of(&g, store, relay);
+    struct td_str state = report_text(&g, lease.report, "/state");
+    bool halted = lease.alive && state.data != NULL && tdi_str_is(state, "halted");
+    return halted ? lease.fence : 0;
+}
+
 static td_time_us drain_time(int64_t waiting, int64_t rate)
 {
     if (waiting == 0) {
@@ -85,6 +94,16 @@ static td_time_us drain_time(int64_t waiting, int64_t rate)
 static size_t store_number(const struct gather *g, const struct tdi_config_store *store)
 {
     return (size_t)(store - g->plan->config->stores);
+}
+
+/* A halted relay gives its lease back, so that the position can be mended, and leaves its report: true as
+ * long as the position is the one that it halted at. */
+static bool halted(const struct gather *g, const struct td_lease_state *lease,
+                   const struct td_relay_stats *stats)
+{
+    struct td_str state = report_text(g, lease->report, "/state");
+    return state.data != NULL && tdi_str_is(state, "halted") &&
+           report_number(g, lease->report, "/position", -1) == stats->position;
 }
 
 static void gather_outbox(const struct gather *g, const struct tdi_plan_relay *relay,
@@ -129,6 +148,11 @@ static void gather_outbox(const struct gather *g, const struct tdi_plan_relay *r
         if (ret->state.data == NULL) {
             ret->state = TD_STR_LIT("waiting");
         }
+    }
+    if (halted(g, &lease, &stats)) {
+        ret->state = TD_STR_LIT("halted");
+        ret->pending = TDI_STATUS_UNKNOWN; /* rows behind the position are not the ones that wait */
+        ret->oldest_pending_us = TD_TIME_NONE;
     }
     ret->drain_us = drain_time(ret->pending, ret->rate_per_second);
 }
@@ -192,8 +216,7 @@ static void gather_consumer(const struct gather *g, const struct tdi_config_cons
     }
     struct td_store *store = at->session;
     ret->state = TD_STR_LIT("not running");
-    ret->counts_known =
-        store->driver->counts(store, c->full_name, &ret->counts, &why) == TD_OK;
+    ret->counts_known = store->driver->counts(store, c->full_name, &ret->counts, &why) == TD_OK;
     struct td_str name = tdi_arena_printf(g->arena, "consumer:%s:0", c->full_name.data);
     struct td_lease_state lease = lease_of(g, store, name);
     gather_report(g, &lease, ret);
@@ -222,10 +245,12 @@ static void gather_ends(const struct gather *g, struct tdi_status *ret)
         struct td_broker *b = g->brokers[i].session;
         struct td_broker_info info;
         e->name = c->brokers[i].name;
+        e->since = TD_TIME_NONE;
         e->up = b != NULL && b->driver->info(b, g->arena, &info, &why) == TD_OK;
         if (e->up) {
             e->version = info.version;
             e->owner_pid = info.owner_pid;
+            e->since = info.owner_since;
         } else {
             tdi_arena_str(g->arena, tdi_str(b != NULL ? why.text : g->brokers[i].why.text),
                           &e->text);

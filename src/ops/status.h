@@ -15,28 +15,28 @@
 
 struct tdi_status_outbox {
     struct td_str name;
-    struct td_str state;            /* "ok", "waiting", ..., "not running", "store down" */
-    int64_t pending;                /* or UNKNOWN */
-    td_time_us oldest_pending_us;   /* how long the oldest waits; TD_TIME_NONE: none or unknown */
+    struct td_str state;          /* "ok", "waiting", ..., "not running", "store down" */
+    int64_t pending;              /* or UNKNOWN */
+    td_time_us oldest_pending_us; /* how long the oldest waits; TD_TIME_NONE: none or unknown */
     int64_t published_total;
     int64_t rate_per_second;
-    td_time_us drain_us;            /* at this rate; TD_TIME_NONE: unknown */
-    struct td_str owner;            /* "HOST/PID"; absent: nobody */
+    td_time_us drain_us; /* at this rate; TD_TIME_NONE: unknown */
+    struct td_str owner; /* "HOST/PID"; absent: nobody */
     struct td_str last_error;
-    int64_t dead;                   /* dead letters of the relay */
+    int64_t dead; /* dead letters of the relay */
 };
 
 struct tdi_status_consumer {
     struct td_str name;
     struct td_str state;
-    int64_t lag;                    /* waiting in the broker */
+    int64_t lag; /* waiting in the broker */
     int64_t in_flight;
     struct td_consumer_counts counts;
     bool counts_known;
     int64_t handled_total, duplicates_total;
     int64_t rate_per_second;
     td_time_us drain_us;
-    td_time_us next_probe_at;       /* TD_TIME_NONE: none */
+    td_time_us next_probe_at; /* TD_TIME_NONE: none */
     struct td_str owner;
     struct td_str last_error;
 };
@@ -45,8 +45,9 @@ struct tdi_status_end {
     struct td_str name;
     bool up;
     struct td_str version;
-    struct td_str text;             /* what is wrong; absent: nothing */
-    int64_t owner_pid;              /* brokers; 0: nobody */
+    struct td_str text; /* what is wrong; absent: nothing */
+    int64_t owner_pid;  /* brokers; 0: nobody */
+    td_time_us since;   /* brokers: of the owner; TD_TIME_NONE: nobody or not known */
 };
 
 struct tdi_status {
@@ -75,5 +76,8 @@ struct tdi_status_broker {
 enum td_err tdi_status_gather(const struct tdi_plan *plan, const struct tdi_status_store *stores,
                               const struct tdi_status_broker *brokers, td_time_us now,
                               struct tdi_arena *a, struct tdi_status *ret, struct td_error *err);
+
+/* The fence of the relay's lease if its owner is alive and says that it is halted; else 0. */
+int64_t tdi_status_halted(struct td_store *store, struct td_str relay, struct tdi_arena *a);
 
 #endif

@@ -62,8 +62,7 @@ static enum td_err add_outbox(struct gather *g, struct td_store *store, size_t n
 {
     struct td_outbox_row row;
     bool found = false;
-    enum td_err rc =
-        store->driver->outbox_find(store, g->trace->id, g->arena, &row, &found, err);
+    enum td_err rc = store->driver->outbox_find(store, g->trace->id, g->arena, &row, &found, err);
     if (rc != TD_OK || !found) {
         return rc;
     }
@@ -107,7 +106,9 @@ static enum td_err add_inbox(struct gather *g, struct td_store *store, struct td
         identify(g, r->ref.source, TD_STR_NONE, TD_STR_NONE);
         g->settled_any = true;
         g->worst = weight(r->outcome) > weight(g->worst) ? r->outcome : g->worst;
-        if (r->outcome != TD_OUTCOME_RETRY && r->outcome != TD_OUTCOME_BLOCKED) {
+        bool ended = r->outcome != TD_OUTCOME_RETRY && r->outcome != TD_OUTCOME_BLOCKED;
+        if (ended &&
+            r->outcome != TD_OUTCOME_DISCARDED) { /* the history has that, with the reason */
             add_hop(g, tdi_outcome_name(r->outcome), r->settled_at, consumer,
                     tdi_arena_printf(g->arena, "after %" PRId32 " run%s", r->attempts,
                                      r->attempts == 1 ? "" : "s"));
@@ -131,6 +132,20 @@ static struct td_str entry_text(struct gather *g, struct td_str entry, const cha
     return t.kind == TDI_JSON_NUMBER ? t.raw : TD_STR_LIT("");
 }
 
+/* The hop of what a person did; the word of the history where there is none. */
+static const char *hop_of(struct gather *g, struct td_str result)
+{
+    static const struct {
+        const char *action, *hop;
+    } hops[] = {{"replay", "replayed"}, {"discard", "discarded"}, {"edit", "edited"}};
+    for (size_t i = 0; i < sizeof(hops) / sizeof(hops[0]); i++) {
+        if (tdi_str_is(result, hops[i].action)) {
+            return hops[i].hop;
+        }
+    }
+    return tdi_arena_printf(g->arena, "%.*s", (int)result.len, result.data).data;
+}
+
 static void add_history_entry(struct gather *g, struct td_str consumer, struct td_str entry)
 {
     td_time_us at = TD_TIME_NONE;
@@ -149,8 +164,7 @@ static void add_history_entry(struct gather *g, struct td_str consumer, struct t
                 tdi_arena_printf(g->arena, "%.*s: %.*s: %.*s", (int)attempt.len, attempt.data,
                                  (int)result.len, result.data, (int)reason.len, reason.data));
     } else {
-        add_hop(g, tdi_arena_printf(g->arena, "%.*s", (int)result.len, result.data).data, at,
-                consumer, reason);
+        add_hop(g, hop_of(g, result), at, consumer, reason);
     }
 }
 
@@ -170,8 +184,7 @@ static void add_history(struct gather *g, struct td_str consumer, struct td_str 
         if (!tdi_json_skip(&j, &t)) {
             return;
         }
-        add_history_entry(g, consumer,
-                          (struct td_str){history.data + begin, j.at - begin});
+        add_history_entry(g, consumer, (struct td_str){history.data + begin, j.at - begin});
     }
 }
 

@@ -23,7 +23,7 @@ struct tdi_trace {
     struct td_str source, id, type, key;
     struct tdi_trace_hop *hops; /* in order of time, unrecorded ones where they belong */
     size_t count;
-    struct td_str now;          /* waiting in outbox | in broker | retrying | blocked | dead | discarded |
+    struct td_str now; /* waiting in outbox | in broker | retrying | blocked | dead | discarded |
                                    effect committed | dropped | unknown */
     bool found;
 };

@@ -30,30 +30,32 @@
 #define TDI_RELAY_HAND_READS 8   /* read_bytes in hand, at most so often */
 #define TDI_RELAY_SUBMIT_MAX 256
 #define TDI_RELAY_COLLECT_MAX 256
-#define TDI_RELAY_DEAD_MAX 256                            /* dead rows of one settlement */
-#define TDI_RELAY_READ_GAP_US (2 * TD_MILLISECOND_US)     /* between reads; doubles up to poll_us */
-#define TDI_RELAY_BLOCK_US TD_SECOND_US                   /* no slot is asked to wait longer */
+#define TDI_RELAY_DEAD_MAX 256                        /* dead rows of one settlement */
+#define TDI_RELAY_READ_GAP_US (2 * TD_MILLISECOND_US) /* between reads; doubles up to poll_us */
+#define TDI_RELAY_BLOCK_US TD_SECOND_US               /* no slot is asked to wait longer */
 #define TDI_RELAY_REPORT_US TD_SECOND_US
 #define TDI_RELAY_REPORT_BYTES_MAX 4096
 #define TDI_RELAY_STATS_US (5 * TD_SECOND_US)
-#define TDI_RELAY_STANDBY_US TD_SECOND_US                 /* asks for the lease so often */
-#define TDI_RELAY_HALTED_US (10 * TD_SECOND_US)           /* looks so often whether it was mended */
+#define TDI_RELAY_STANDBY_US TD_SECOND_US       /* asks for the lease so often */
+#define TDI_RELAY_HALTED_US (10 * TD_SECOND_US) /* looks so often whether it was mended */
 #define TDI_RELAY_PURGE_ROWS 500
 #define TDI_RELAY_PURGE_US (60 * TD_SECOND_US)
-#define TDI_RELAY_PURGE_MORE_US (10 * TD_MILLISECOND_US)  /* after a full batch */
-#define TDI_RELAY_BUSY_MAX 3                              /* so often in a row it is no trouble */
+#define TDI_RELAY_PURGE_MORE_US (10 * TD_MILLISECOND_US) /* after a full batch */
+#define TDI_RELAY_LOCK_WAIT_US (3 * TD_MILLISECOND_US)   /* of a write, before rows go on */
+#define TDI_RELAY_LOCK_GAP_US (2 * TD_MILLISECOND_US)    /* until it is tried again */
+#define TDI_RELAY_LOCK_US (5 * TD_SECOND_US)             /* without the lock for so long: trouble */
+#define TDI_RELAY_BUSY_MAX 3                             /* so often in a row it is no trouble */
 
 enum tdi_relay_phase {
-    TDI_PHASE_OPEN,      /* no store session */
-    TDI_PHASE_TELL,      /* halted: write that to the lease row... */
-    TDI_PHASE_GIVE_BACK, /* ...and release it, so that a person can mend the position */
+    TDI_PHASE_OPEN, /* no store session */
     TDI_PHASE_DECLARE,
-    TDI_PHASE_LEASE,     /* standby stays here */
+    TDI_PHASE_LEASE,  /* standby stays here */
+    TDI_PHASE_HALTED, /* keeps the lease, so that its row says why */
     TDI_PHASE_POSITION,
     TDI_PHASE_STATS,
     TDI_PHASE_RUN,
     TDI_PHASE_RELEASE,
-    TDI_PHASE_LEAVE,     /* close what is open */
+    TDI_PHASE_LEAVE, /* close what is open */
     TDI_PHASE_ENDED,
 };
 
@@ -80,21 +82,23 @@ struct tdi_relay {
     pthread_mutex_t lock;
     struct td_store *store;
     struct td_broker *broker;
-    bool store_close;  /* at the next step */
+    bool store_close; /* at the next step */
     bool broker_close;
-    bool forget;       /* everything in hand, once the broker session is closed */
+    bool forget; /* everything in hand, once the broker session is closed */
 
     /* ---- trouble ---- */
-    int store_failures;  /* in a row */
+    int store_failures; /* in a row */
     td_time_us store_retry_at;
     enum td_err store_code; /* of the last of them */
-    int broker_failures; /* until something is accepted */
+    td_time_us write_at;    /* no write before: another writer has the lock; reading goes on */
+    td_time_us busy_since;  /* of the first write in a row that did not get it; TD_TIME_NONE */
+    int broker_failures;    /* until something is accepted */
     td_time_us broker_retry_at;
-    int refusals;        /* RETRY-refused, until something is accepted */
+    int refusals;         /* RETRY-refused, until something is accepted */
     td_time_us submit_at; /* not before */
     bool halted;
     bool halted_by_settle; /* a successful read does not end it, a settlement does */
-    int64_t give_back_fence;
+    td_time_us look_at;    /* halted: whether it was mended */
     bool standby;
     int64_t owner_pid;
     struct td_error last_error;
@@ -126,22 +130,23 @@ struct tdi_relay {
 
     /* ---- reading ---- */
     struct td_position read_position; /* after the last row in the window */
-    bool read_once;         /* since the lease was taken: position and table fit */
-    bool caught_up;         /* the last read found no more than it gave */
+    struct tdi_buf read_data;         /* its data */
+    bool read_once;                   /* since the lease was taken: position and table fit */
+    bool caught_up;                   /* the last read found no more than it gave */
     td_time_us read_at;
     td_time_us read_gap_us;
     td_time_us purge_at;
     td_time_us stats_at;
 
     /* ---- numbers ---- */
-    td_time_us settled_at;  /* mono of the last position write */
+    td_time_us settled_at; /* mono of the last position write */
     int64_t position_order;
     int64_t published_total;
     int64_t dead_total;
     int64_t pending_counted; /* by the last relay_stats(), less what was settled since */
     td_time_us oldest_counted_us;
     int64_t rate;
-    int64_t rate_total;     /* published_total at rate_at */
+    int64_t rate_total; /* published_total at rate_at */
     td_time_us rate_at;
     enum tdi_relay_state state_logged;
     struct tdi_relay_snapshot snapshot; /* under `lock` */
@@ -160,6 +165,7 @@ static inline td_time_us tdi_later(td_time_us a, td_time_us b)
 /* relay.c */
 void tdi_relay_release_rows(struct tdi_relay *r); /* batches whose rows have all left the window */
 void tdi_relay_forget(struct tdi_relay *r);
+void tdi_relay_set_position(struct tdi_relay *r, struct tdi_buf *take_data, int64_t order);
 
 /* session.c */
 enum td_err tdi_relay_store_open(struct tdi_relay *r, struct td_error *err);
@@ -170,10 +176,15 @@ void tdi_relay_broker_close(struct tdi_relay *r);
 /* What follows from a failed slot of the store: keep and retry, standby, or forget and reopen. */
 enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error *e);
 void tdi_relay_store_worked(struct tdi_relay *r);
+void tdi_relay_wrote(struct tdi_relay *r); /* the same, of a write */
+/* A write did not get the store's write lock, and it is not yet trouble: true, and it is tried again
+ * soon while rows go on being read and published. */
+bool tdi_relay_lock_missed(struct tdi_relay *r, const struct td_error *e);
 /* The session is not to be trusted any more: a new one after a while. */
 enum tdi_step tdi_relay_broker_failed(struct tdi_relay *r, const struct td_error *e);
 
 /* run.c */
+enum tdi_step tdi_relay_renew(struct tdi_relay *r); /* with r->report */
 enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake);
 
 /* read.c */

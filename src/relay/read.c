@@ -99,20 +99,24 @@ static enum tdi_step take_in(struct tdi_relay *r, struct tdi_relay_batch *b,
                              struct td_outbox_row *rows, size_t count)
 {
     td_time_us wall = tdi_wall(&r->o.clock);
+    struct tdi_buf data; /* of all their positions */
     size_t pushed = 0;
 
-    while (pushed < count && push(r, &rows[pushed], wall, &b->arena)) {
+    tdi_buf_init(&data, TD_POSITION_BYTES_MAX);
+    tdi_buf_add(&data, rows[0].position.data.data, rows[0].position.data.len);
+    while (!data.failed && pushed < count && push(r, &rows[pushed], wall, &b->arena)) {
         pushed++;
     }
     if (pushed == 0) {
         struct td_error err;
+        tdi_buf_release(&data);
         tdi_arena_reset(&b->arena);
         td_error_set(&err, TD_ERR_NOMEM, "no memory for the rows of the outbox");
         return tdi_relay_store_failed(r, &err);
     }
     b->end = r->window.end;
     r->batches_count++;
-    r->read_position = rows[pushed - 1].position;
+    tdi_relay_set_position(r, &data, rows[pushed - 1].position.order);
     r->undurable = true;
     r->front_stale = true;
     return TDI_STEP_AGAIN;
@@ -170,8 +174,8 @@ enum tdi_step tdi_relay_read(struct tdi_relay *r, td_time_us now)
     size_t count = 0;
     struct td_error err;
 
-    enum td_err e = r->store->driver->outbox_read(r->store, &r->read_position, max,
-                                                  r->o.read_bytes, &b->arena, &rows, &count, &err);
+    enum td_err e = r->store->driver->outbox_read(r->store, &r->read_position, max, r->o.read_bytes,
+                                                  &b->arena, &rows, &count, &err);
     if (e != TD_OK) {
         tdi_arena_reset(&b->arena);
         return tdi_relay_store_failed(r, &err);
@@ -222,8 +226,13 @@ enum tdi_step tdi_relay_purge(struct tdi_relay *r, td_time_us now)
     r->purge_at = now + TDI_RELAY_PURGE_US;
     if (r->store->driver->outbox_purge(r->store, r->o.keep_us, TDI_RELAY_PURGE_ROWS, &removed,
                                        &err) != TD_OK) {
+        if (tdi_relay_lock_missed(r, &err)) {
+            r->purge_at = now + TD_SECOND_US;
+            return TDI_STEP_AGAIN;
+        }
         return housekeeping_failed(r, &err);
     }
+    tdi_relay_wrote(r);
     if (removed >= TDI_RELAY_PURGE_ROWS) {
         r->purge_at = now + TDI_RELAY_PURGE_MORE_US;
     }

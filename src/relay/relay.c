@@ -1,7 +1,7 @@
 /*
  * Life of a relay, its step, and the way from a closed store to a held lease:
  *
- *   OPEN -> (TELL -> GIVE_BACK) -> DECLARE -> LEASE -> POSITION -> STATS -> RUN -> RELEASE -> LEAVE -> ENDED
+ *   OPEN -> DECLARE -> LEASE -> (HALTED ->) POSITION -> STATS -> RUN -> RELEASE -> LEAVE -> ENDED
  *
  * Whatever fails leads back to OPEN (the session is gone) or LEASE (somebody else is the owner),
  * see session.c; a stop leads to RELEASE or LEAVE.
@@ -20,12 +20,14 @@ static void take_options(struct tdi_relay *r, const struct tdi_relay_options *o)
 {
     r->o = *o;
     r->o.broker.role = TD_BROKER_PUBLISH;
+    r->o.store.lock_wait_us =
+        o->store.lock_wait_us > 0 ? o->store.lock_wait_us : TDI_RELAY_LOCK_WAIT_US;
     r->o.lease_ttl_us = o->lease_ttl_us > 0 ? o->lease_ttl_us : TDI_RELAY_LEASE_TTL_US;
-    r->o.position_interval_us = o->position_interval_us > 0 ? o->position_interval_us
-                                                            : TDI_RELAY_POSITION_INTERVAL_US;
+    r->o.position_interval_us =
+        o->position_interval_us > 0 ? o->position_interval_us : TDI_RELAY_POSITION_INTERVAL_US;
     r->o.poll_us = o->poll_us > 0 ? o->poll_us : TDI_RELAY_POLL_US;
-    r->o.confirm_timeout_us = o->confirm_timeout_us > 0 ? o->confirm_timeout_us
-                                                        : TDI_RELAY_CONFIRM_TIMEOUT_US;
+    r->o.confirm_timeout_us =
+        o->confirm_timeout_us > 0 ? o->confirm_timeout_us : TDI_RELAY_CONFIRM_TIMEOUT_US;
     r->o.drain_us = o->drain_us > 0 ? o->drain_us : TDI_RELAY_DRAIN_US;
     r->o.window_rows = o->window_rows > 0 ? o->window_rows : TDI_RELAY_WINDOW_ROWS;
     r->o.read_rows = o->read_rows > 0 ? o->read_rows : TDI_RELAY_READ_ROWS;
@@ -42,6 +44,7 @@ static bool make_parts(struct tdi_relay *r)
     }
     tdi_buf_init(&r->report, TDI_RELAY_REPORT_BYTES_MAX);
     tdi_buf_init(&r->reported, TDI_RELAY_REPORT_BYTES_MAX);
+    tdi_buf_init(&r->read_data, TD_POSITION_BYTES_MAX);
     r->slots = calloc(r->o.window_rows, sizeof(*r->slots));
     return r->slots != NULL && tdi_window_init(&r->window, r->o.window_rows, ordered, seed);
 }
@@ -65,6 +68,8 @@ enum td_err tdi_relay_new(const struct tdi_relay_options *o, struct tdi_relay **
         return td_error_set(err, TD_ERR_NOMEM, "no memory for the window of a relay");
     }
     r->store_retry_at = INT64_MIN;
+    r->write_at = INT64_MIN;
+    r->busy_since = TD_TIME_NONE;
     r->broker_retry_at = INT64_MIN;
     r->pending_counted = -1;
     r->oldest_counted_us = TD_TIME_NONE;
@@ -90,6 +95,7 @@ void tdi_relay_free(struct tdi_relay *r)
     }
     tdi_buf_release(&r->report);
     tdi_buf_release(&r->reported);
+    tdi_buf_release(&r->read_data);
     free(r->slots);
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -115,6 +121,13 @@ void tdi_relay_forget(struct tdi_relay *r)
     r->forget = false;
 }
 
+void tdi_relay_set_position(struct tdi_relay *r, struct tdi_buf *take_data, int64_t order)
+{
+    tdi_buf_release(&r->read_data);
+    r->read_data = *take_data;
+    r->read_position = (struct td_position){{r->read_data.data, r->read_data.len}, order};
+}
+
 /* ---- to the lease ----------------------------------------------------------------------- */
 
 static enum tdi_step open_store(struct tdi_relay *r)
@@ -124,40 +137,7 @@ static enum tdi_step open_store(struct tdi_relay *r)
     if (tdi_relay_store_open(r, &err) != TD_OK) {
         return tdi_relay_store_failed(r, &err);
     }
-    r->phase = r->give_back_fence > 0 ? TDI_PHASE_TELL : TDI_PHASE_DECLARE;
-    return TDI_STEP_AGAIN;
-}
-
-/* After this and give_back() the lease row says "halted" and why, and is free: the position can be
- * mended while we wait. Where one of them fails the lease ends by itself. */
-static enum tdi_step tell(struct tdi_relay *r)
-{
-    struct td_error err;
-
-    r->phase = TDI_PHASE_GIVE_BACK;
-    tdi_relay_report(r, tdi_mono(&r->o.clock));
-    if (r->store->driver->lease_renew(r->store, r->o.name, r->give_back_fence, r->o.lease_ttl_us,
-                                      tdi_buf_str(&r->report), &err) != TD_OK) {
-        r->store_close = true;
-        r->give_back_fence = 0;
-        r->phase = TDI_PHASE_OPEN;
-        r->store_retry_at = tdi_mono(&r->o.clock) + TDI_RELAY_HALTED_US;
-    }
-    return TDI_STEP_AGAIN;
-}
-
-static enum tdi_step give_back(struct tdi_relay *r)
-{
-    struct td_error err;
-    int64_t fence = r->give_back_fence;
-
-    r->give_back_fence = 0;
     r->phase = TDI_PHASE_DECLARE;
-    if (r->store->driver->lease_release(r->store, r->o.name, fence, &err) != TD_OK) {
-        r->store_close = true;
-        r->phase = TDI_PHASE_OPEN;
-    }
-    r->store_retry_at = tdi_mono(&r->o.clock) + TDI_RELAY_HALTED_US;
     return TDI_STEP_AGAIN;
 }
 
@@ -178,8 +158,8 @@ static enum tdi_step take_lease(struct tdi_relay *r)
     struct td_error err;
     td_time_us asked = tdi_mono(&r->o.clock);
 
-    enum td_err e = r->store->driver->lease_take(r->store, r->o.name, r->o.lease_ttl_us, &lease,
-                                                 &err);
+    enum td_err e =
+        r->store->driver->lease_take(r->store, r->o.name, r->o.lease_ttl_us, &lease, &err);
     if (e != TD_OK) {
         r->owner_pid = lease.owner_pid;
         return tdi_relay_store_failed(r, &err);
@@ -191,18 +171,48 @@ static enum tdi_step take_lease(struct tdi_relay *r)
     r->renew_at = asked + r->o.lease_ttl_us / 3;
     r->report_at = asked;
     tdi_buf_clear(&r->reported);
-    r->phase = TDI_PHASE_POSITION;
+    r->phase = r->halted && asked < r->look_at ? TDI_PHASE_HALTED : TDI_PHASE_POSITION;
     return TDI_STEP_AGAIN;
+}
+
+/* Others see at the lease row why it does not go on. Who mends the position takes the lease away
+ * (relay_rebase), and the next renewal says so. */
+static enum tdi_step stay_halted(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake)
+{
+    if (now >= r->report_at) {
+        tdi_relay_report(r, now);
+        return tdi_relay_renew(r);
+    }
+    if (now >= r->look_at) {
+        r->phase = TDI_PHASE_POSITION;
+        return TDI_STEP_AGAIN;
+    }
+    *ret_wake = tdi_earlier(r->report_at, r->look_at);
+    return TDI_STEP_WAIT;
 }
 
 static enum tdi_step load_position(struct tdi_relay *r)
 {
+    struct tdi_arena a;
+    struct tdi_buf data;
+    struct td_position p;
     struct td_error err;
 
-    if (r->store->driver->relay_position(r->store, r->o.name, &r->read_position, &err) != TD_OK) {
+    tdi_arena_init(&a, 2 * TD_POSITION_BYTES_MAX);
+    tdi_buf_init(&data, TD_POSITION_BYTES_MAX);
+    enum td_err e = r->store->driver->relay_position(r->store, r->o.name, &a, &p, &err);
+    if (e == TD_OK) {
+        tdi_buf_add(&data, p.data.data, p.data.len);
+        e = data.failed ? td_error_set(&err, TD_ERR_NOMEM, "no memory for the relay's position")
+                        : TD_OK;
+    }
+    tdi_arena_release(&a);
+    if (e != TD_OK) {
+        tdi_buf_release(&data);
         return tdi_relay_store_failed(r, &err);
     }
-    r->position_order = r->read_position.order;
+    tdi_relay_set_position(r, &data, p.order);
+    r->position_order = p.order;
     r->phase = TDI_PHASE_STATS;
     return TDI_STEP_AGAIN;
 }
@@ -288,16 +298,13 @@ static enum tdi_step on_the_way(struct tdi_relay *r, td_time_us now, td_time_us 
     switch (r->phase) {
     case TDI_PHASE_OPEN:
         return open_store(r);
-    case TDI_PHASE_TELL:
-        return tell(r);
-    case TDI_PHASE_GIVE_BACK:
-        return give_back(r);
     case TDI_PHASE_DECLARE:
         return declare(r);
     case TDI_PHASE_LEASE:
         return take_lease(r);
     case TDI_PHASE_POSITION:
         return load_position(r);
+    case TDI_PHASE_HALTED:
     case TDI_PHASE_STATS:
     case TDI_PHASE_RUN:
     case TDI_PHASE_RELEASE:
@@ -335,13 +342,13 @@ static enum tdi_step next(struct tdi_relay *r, td_time_us *ret_wake)
     }
     switch (r->phase) {
     case TDI_PHASE_OPEN:
-    case TDI_PHASE_TELL:
-    case TDI_PHASE_GIVE_BACK:
     case TDI_PHASE_DECLARE:
     case TDI_PHASE_LEASE:
     case TDI_PHASE_POSITION:
     case TDI_PHASE_STATS:
         return on_the_way(r, now, ret_wake);
+    case TDI_PHASE_HALTED:
+        return stay_halted(r, now, ret_wake);
     case TDI_PHASE_RUN:
         return tdi_relay_run(r, now, ret_wake);
     case TDI_PHASE_RELEASE:

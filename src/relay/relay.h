@@ -35,56 +35,57 @@ struct tdi_random;
 
 /* Everything is borrowed and must outlive the relay. Numbers that are 0 take the default above. */
 struct tdi_relay_options {
-    struct td_str name;                     /* "OUTBOX.BROKER": position, lease and dead letters */
-    struct td_str service;                  /* source of rows that have none */
+    struct td_str name;    /* "OUTBOX.BROKER": position, lease and dead letters */
+    struct td_str service; /* source of rows that have none */
     const struct tdi_catalogue *catalogue;
-    struct td_str broker_name;              /* ours are the rows of its topics... */
-    bool unmatched_ours;                    /* ...and those of no topic: the first of the file */
+    struct td_str broker_name; /* ours are the rows of its topics... */
+    bool unmatched_ours;       /* ...and those of no topic: the first of the file */
 
     const struct td_store_driver *store_driver;
     struct td_store_options store;
     const struct td_broker_driver *broker_driver;
-    struct td_broker_options broker;        /* the role is set here */
+    struct td_broker_options broker; /* the role is set here */
 
-    td_time_us keep_us;                     /* rows are purged so long after they are covered;
+    td_time_us keep_us; /* rows are purged so long after they are covered;
                                                TD_TIME_NONE: never */
     td_time_us lease_ttl_us;
-    td_time_us position_interval_us;        /* between two position writes under load */
-    td_time_us poll_us;                     /* the timer under the waker, at most */
-    td_time_us confirm_timeout_us;          /* no answer of the broker for so long: unknown */
-    td_time_us drain_us;                    /* tdi_relay_stop() waits so long for answers */
-    size_t window_rows;                     /* read and not settled, at most */
-    size_t read_rows;                       /* of one read */
+    td_time_us position_interval_us; /* between two position writes under load */
+    td_time_us poll_us;              /* the timer under the waker, at most */
+    td_time_us confirm_timeout_us;   /* no answer of the broker for so long: unknown */
+    td_time_us drain_us;             /* tdi_relay_stop() waits so long for answers */
+    size_t window_rows;              /* read and not settled, at most */
+    size_t read_rows;                /* of one read */
     size_t read_bytes;
 
     struct td_clock clock;
     struct tdi_random *random;
-    struct tdi_log *log;                    /* NULL: silent */
+    struct tdi_log *log; /* NULL: silent */
 };
 
 enum tdi_relay_state {
     TDI_RELAY_OK,
-    TDI_RELAY_WAITING,     /* starting, or the broker takes nothing at the moment (a full queue) */
+    TDI_RELAY_WAITING, /* starting, or the broker takes nothing at the moment (a full queue) */
     TDI_RELAY_BROKER_DOWN,
     TDI_RELAY_STORE_DOWN,
-    TDI_RELAY_HALTED,      /* needs a person; last_error says what for */
-    TDI_RELAY_STANDBY,     /* another process owns it */
+    TDI_RELAY_HALTED,  /* needs a person; last_error says what for */
+    TDI_RELAY_STANDBY, /* another process owns it */
     TDI_RELAY_NOT_RUNNING,
 };
 
 struct tdi_relay_snapshot {
     enum tdi_relay_state state;
-    int64_t published_total;      /* accepted and covered by the position, since init */
-    int64_t rate_per_second;      /* of the last second or so */
-    int64_t pending;              /* rows past the position, -1: not known */
-    td_time_us oldest_pending_us; /* when the first of them was made, TD_TIME_NONE: none, not known */
-    int64_t dead;                 /* rows parked as dead by this process */
-    int64_t in_flight;            /* at the broker, no answer yet */
-    int64_t fence;                /* 0: no lease */
-    int64_t position;             /* order of the stored position */
-    int64_t owner_pid;            /* STANDBY: who has it, 0: not on this machine */
-    struct td_error last_error;   /* code TD_OK: none yet; stays when it is over */
-    td_time_us last_error_at;     /* wall clock */
+    int64_t published_total; /* accepted and covered by the position, since init */
+    int64_t rate_per_second; /* of the last second or so */
+    int64_t pending;         /* rows past the position, -1: not known */
+    td_time_us
+        oldest_pending_us;      /* when the first of them was made, TD_TIME_NONE: none, not known */
+    int64_t dead;               /* rows parked as dead by this process */
+    int64_t in_flight;          /* at the broker, no answer yet */
+    int64_t fence;              /* 0: no lease */
+    int64_t position;           /* order of the stored position */
+    int64_t owner_pid;          /* STANDBY: who has it, 0: not on this machine */
+    struct td_error last_error; /* code TD_OK: none yet; stays when it is over */
+    td_time_us last_error_at;   /* wall clock */
 };
 
 struct tdi_relay;

@@ -155,7 +155,8 @@ static void write_report(struct tdi_buf *b, const struct tdi_relay_snapshot *s, 
     tdi_json_add_member_int(b, &first, "in_flight", s->in_flight);
     tdi_json_add_member_int(b, &first, "fence", s->fence);
     tdi_json_add_member_int(b, &first, "position", s->position);
-    tdi_json_add_member(b, &first, "last_error", failed ? tdi_str(s->last_error.text) : TD_STR_NONE);
+    tdi_json_add_member(b, &first, "last_error",
+                        failed ? tdi_str(s->last_error.text) : TD_STR_NONE);
     tdi_json_add_member(b, &first, "last_error_at",
                         failed ? tdi_str(tdi_time_format(s->last_error_at, when)) : TD_STR_NONE);
     tdi_buf_add_char(b, '}');

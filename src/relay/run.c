@@ -9,13 +9,17 @@
 
 /* ---- lease ------------------------------------------------------------------------------ */
 
-static enum tdi_step renew(struct tdi_relay *r)
+enum tdi_step tdi_relay_renew(struct tdi_relay *r)
 {
     struct td_error err;
     td_time_us asked = tdi_mono(&r->o.clock);
 
     enum td_err e = r->store->driver->lease_renew(r->store, r->o.name, r->fence, r->o.lease_ttl_us,
                                                   tdi_buf_str(&r->report), &err);
+    if (e != TD_OK && tdi_relay_lock_missed(r, &err)) {
+        r->report_at = asked + TDI_RELAY_REPORT_US / 10;
+        return TDI_STEP_AGAIN;
+    }
     if (e != TD_OK) {
         td_time_us others = r->store_retry_at;
         enum tdi_step step = tdi_relay_store_failed(r, &err);
@@ -27,6 +31,7 @@ static enum tdi_step renew(struct tdi_relay *r)
         }
         return step;
     }
+    tdi_relay_wrote(r);
     r->lease_until = asked + r->o.lease_ttl_us;
     r->renew_at = asked + r->o.lease_ttl_us / 3;
     r->report_at = asked + TDI_RELAY_REPORT_US;
@@ -37,7 +42,7 @@ static enum tdi_step renew(struct tdi_relay *r)
 
 static bool renew_due(struct tdi_relay *r, td_time_us now)
 {
-    if (now < r->renew_at && now < r->report_at) {
+    if (now < r->write_at || (now < r->renew_at && now < r->report_at)) {
         return false;
     }
     bool news = tdi_relay_report(r, now);
@@ -62,9 +67,9 @@ static td_time_us settle_at(struct tdi_relay *r)
         return INT64_MAX;
     }
     if (f->dead > 0 || r->stopping || window_is_stuck(r)) {
-        return INT64_MIN;
+        return r->write_at;
     }
-    return r->settled_at + r->o.position_interval_us;
+    return tdi_later(r->settled_at + r->o.position_interval_us, r->write_at);
 }
 
 static td_time_us stats_at(const struct tdi_relay *r)
@@ -81,7 +86,8 @@ static td_time_us read_at(const struct tdi_relay *r)
 
 static td_time_us purge_at(const struct tdi_relay *r)
 {
-    return r->o.keep_us == TD_TIME_NONE || r->stopping ? INT64_MAX : r->purge_at;
+    return r->o.keep_us == TD_TIME_NONE || r->stopping ? INT64_MAX
+                                                       : tdi_later(r->purge_at, r->write_at);
 }
 
 static td_time_us submit_at(struct tdi_relay *r)
@@ -108,7 +114,7 @@ static td_time_us next_at(struct tdi_relay *r, td_time_us now)
     store = tdi_earlier(store, r->undurable ? INT64_MIN : read_at(r));
     store = tdi_later(store, r->store_retry_at);
 
-    td_time_us at = tdi_earlier(r->renew_at, r->report_at);
+    td_time_us at = tdi_later(tdi_earlier(r->renew_at, r->report_at), r->write_at);
     at = tdi_earlier(at, tdi_earlier(open_at(r), submit_at(r)));
     at = tdi_earlier(at, tdi_earlier(confirm_at(r), store));
     return tdi_earlier(at, now + TDI_RELAY_BLOCK_US);
@@ -164,16 +170,16 @@ static enum tdi_step wait_until(td_time_us at, td_time_us *ret_wake)
 /* Stopping: answers of what is in flight, position, end. */
 static enum tdi_step drain(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake)
 {
-    bool settle = settle_at(r) <= now;
+    td_time_us settle = tdi_later(settle_at(r), r->store_retry_at); /* INT64_MAX: nothing to */
 
-    if (now < r->drain_until && settle && now >= r->store_retry_at) {
+    if (now < r->drain_until && settle <= now) {
         return tdi_relay_settle(r, now);
     }
     if (now < r->drain_until && r->broker != NULL && r->window.submitted > 0) {
         return tdi_relay_collect(r, tdi_earlier(r->drain_until, next_at(r, now)));
     }
-    if (now < r->drain_until && settle) {
-        return wait_until(tdi_earlier(r->drain_until, r->store_retry_at), ret_wake);
+    if (now < r->drain_until && settle < INT64_MAX) {
+        return wait_until(tdi_earlier(r->drain_until, settle), ret_wake);
     }
     r->phase = TDI_PHASE_RELEASE;
     return TDI_STEP_AGAIN;
@@ -214,14 +220,14 @@ enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret
     bool done = false;
 
     if (renew_due(r, now)) {
-        return renew(r);
+        return tdi_relay_renew(r);
     }
     if (now >= r->lease_until) {
         if (r->stopping) {
             r->phase = TDI_PHASE_RELEASE;
             return TDI_STEP_AGAIN;
         }
-        return wait_until(r->renew_at, ret_wake);
+        return wait_until(tdi_later(r->renew_at, r->write_at), ret_wake);
     }
     if (r->stopping) {
         return drain(r, now, ret_wake);

@@ -41,13 +41,12 @@ static void settled(struct tdi_relay *r, td_time_us now)
 {
     const struct tdi_window_front f = r->front;
 
-    tdi_relay_store_worked(r);
+    tdi_relay_wrote(r);
     r->position_order = f.position->order;
     r->published_total += f.published;
     r->dead_total += (int64_t)f.dead;
-    r->pending_counted = r->pending_counted > (int64_t)f.rows
-                             ? r->pending_counted - (int64_t)f.rows
-                             : 0;
+    r->pending_counted =
+        r->pending_counted > (int64_t)f.rows ? r->pending_counted - (int64_t)f.rows : 0;
     r->settled_at = now;
     if (r->halted_by_settle) {
         r->halted = false;
@@ -87,6 +86,9 @@ enum tdi_step tdi_relay_settle(struct tdi_relay *r, td_time_us now)
     };
     if (r->store->driver->relay_settle(r->store, &settle, &err) == TD_OK) {
         settled(r, now);
+        return TDI_STEP_AGAIN;
+    }
+    if (tdi_relay_lock_missed(r, &err)) {
         return TDI_STEP_AGAIN;
     }
     if (err.class_ == TD_CLASS_PERMANENT) {

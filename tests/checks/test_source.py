@@ -64,7 +64,7 @@ def arrows_finds_wrong_ones():
             ("src/base/a.c", '"tidings/store.h"'),
             ("src/core/a.c", '<tidings/broker.h>'),
             ("src/core/a.c", '"relay/relay.h"'),
-            ("src/config/a.c", '"core/retry.h"'),
+            ("src/config/a.c", '"tidings/store.h"'),
             ("src/relay/a.c", '"sqlite/db.h"'),
             ("src/relay/a.c", '"store/sqlite/driver.h"'),
             ("src/relay/a.c", '<sqlite3.h>'),

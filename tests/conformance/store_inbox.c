@@ -63,6 +63,28 @@ static void test_rollback_takes_the_claim_back(void **state)
     assert_ask("SELECT group_concat(id) FROM tidings_inbox", "n");
 }
 
+/* What was claimed and undone again cannot be settled as if it had been written. */
+static void test_undone_claim_is_not_settled(void **state)
+{
+    struct store_world *w = *state;
+    struct td_message m = message_of("m", "t", NULL, "{}");
+    struct td_claim claim = {.ref = {m.source, m.id}, .published_at = TD_TIME_NONE};
+    struct td_settle item = settle_of(&m, TD_OUTCOME_EFFECT);
+    assert_ok(CALL(w->a, begin, &w->err));
+    assert_ok(CALL(w->a, savepoint, &w->err));
+    assert_ok(CALL(w->a, inbox_claim, LIT(C), LIT(""), 0, &claim, 1, &w->err));
+    assert_ok(CALL(w->a, savepoint_end, false, &w->err));
+    assert_ok(CALL(w->a, inbox_settle, LIT(C), 0, LIT(""), 0, &item, 1, &w->err));
+    assert_false(item.settled);
+    assert_int_equal(item.found.outcome, TD_OUTCOME_NONE);
+    /* Claimed again, behind the savepoint, it can. */
+    assert_ok(CALL(w->a, inbox_claim, LIT(C), LIT(""), 0, &claim, 1, &w->err));
+    assert_ok(CALL(w->a, inbox_settle, LIT(C), 0, LIT(""), 0, &item, 1, &w->err));
+    assert_true(item.settled);
+    assert_ok(CALL(w->a, finish, true, &w->err));
+    assert_ask(OUTCOMES, "effect");
+}
+
 static void test_effect_leaves_no_parked_row(void **state)
 {
     struct store_world *w = *state;
@@ -324,6 +346,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
         TEST(test_claim),
         TEST(test_rollback_takes_the_claim_back),
+        TEST(test_undone_claim_is_not_settled),
         TEST(test_effect_leaves_no_parked_row),
         TEST(test_drop),
         TEST(test_expectations),

@@ -185,7 +185,7 @@ bool key_is_blocked(struct store_world *w, const char *key)
 
 struct td_position nowhere(void)
 {
-    return (struct td_position){.len = 0};
+    return (struct td_position){.order = 0};
 }
 
 size_t read_rows(struct store_world *w, const struct td_position *after, size_t max,

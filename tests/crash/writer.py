@@ -38,7 +38,7 @@ def main():
             db.execute("INSERT INTO tidings_outbox(type, partition_key, body) VALUES ('event.made', ?, ?)",
                        (key, body))
         db.execute("COMMIT" if choose.random() < 0.97 else "ROLLBACK")
-        time.sleep(0.015)
+        time.sleep(0.025)
     db.close()
 
 

@@ -120,8 +120,8 @@ bool relay_broker_answer_at(struct relay_broker_client *c, size_t index)
     if (p.message->sequence != p.seq) {
         relay_violation(c->world->db, "row %" PRId64 " was changed or freed in flight", p.seq);
     }
-    struct relay_verdict v = {p.seq, 1, TD_PUBLISH_REFUSED, TD_ERR_UNAVAILABLE, TD_CLASS_RETRY,
-                              false};
+    struct relay_verdict v = {p.seq,          1,    TD_PUBLISH_REFUSED, TD_ERR_UNAVAILABLE,
+                              TD_CLASS_RETRY, false};
     if (!s->failed) {
         v = verdict_of(c->world, p.seq);
     }
@@ -279,8 +279,8 @@ static enum td_err broker_submit(struct td_broker *b, const struct td_publish *i
     if (fails(c, RELAY_BROKER_SUBMIT, &p)) {
         return relay_failure(&p, err);
     }
-    while (taken < count && s->pending_count < max && s->results_count + s->pending_count <
-                                                          RELAY_PENDING_MAX) {
+    while (taken < count && s->pending_count < max &&
+           s->results_count + s->pending_count < RELAY_PENDING_MAX) {
         check_submitted(c->world, &items[taken]);
         s->pending[s->pending_count++] = (struct relay_pending){
             .token = items[taken].token,

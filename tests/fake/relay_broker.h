@@ -42,8 +42,8 @@ struct relay_late {
 struct relay_world {
     struct relay_db *db;
     struct relay_time *time;
-    bool held;      /* answers only by relay_broker_answer() */
-    bool reversed;  /* newest first (not in an ordered session) */
+    bool held;     /* answers only by relay_broker_answer() */
+    bool reversed; /* newest first (not in an ordered session) */
     struct relay_verdict verdicts[RELAY_VERDICTS_MAX];
     /* Optional: changes the answer for a row. */
     void (*judge)(void *ctx, int64_t seq, struct relay_verdict *v);
@@ -68,9 +68,9 @@ struct relay_broker_client {
     int calls_total;
     int open;
     int interrupted;
-    size_t pipeline_max;    /* submit takes no more than this in flight; 0: RELAY_PENDING_MAX */
-    size_t in_flight_max;   /* most that ever was */
-    int submitted;          /* rows, all in all */
+    size_t pipeline_max;  /* submit takes no more than this in flight; 0: RELAY_PENDING_MAX */
+    size_t in_flight_max; /* most that ever was */
+    int submitted;        /* rows, all in all */
     struct relay_broker_session *session;
 };
 

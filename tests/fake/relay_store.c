@@ -13,70 +13,7 @@ struct session {
     struct relay_store_client *client;
 };
 
-/* ---- virtual time ----------------------------------------------------------------------- */
-
-static td_time_us time_wall(void *ctx)
-{
-    const struct relay_time *t = ctx;
-    return t->wall;
-}
-
-static td_time_us time_mono(void *ctx)
-{
-    const struct relay_time *t = ctx;
-    return t->mono;
-}
-
-struct td_clock relay_time_clock(struct relay_time *t)
-{
-    return (struct td_clock){.wall = time_wall, .mono = time_mono, .ctx = t};
-}
-
-void relay_time_pass(struct relay_time *t, td_time_us us)
-{
-    if (us > 0) {
-        t->mono += us;
-        t->wall += us;
-    }
-}
-
-/* ---- faults ----------------------------------------------------------------------------- */
-
-void relay_plan(struct relay_faults *f, int call, int nth, enum td_err code,
-                enum td_err_class class_, bool done)
-{
-    for (size_t i = 0; i < RELAY_PLANS_MAX; i++) {
-        if (f->plans[i].nth == 0) {
-            f->plans[i] = (struct relay_plan){call, nth, code, class_, done};
-            return;
-        }
-    }
-}
-
-bool relay_fails(struct relay_faults *f, int call, struct relay_plan *ret)
-{
-    bool hit = false;
-
-    for (size_t i = 0; i < RELAY_PLANS_MAX; i++) {
-        struct relay_plan *p = &f->plans[i];
-        if (p->nth > 0 && p->call == call && --p->nth == 0) {
-            *ret = *p;
-            hit = true;
-        }
-    }
-    if (hit) {
-        return true;
-    }
-    return f->choose != NULL && f->choose(f->ctx, call, ret);
-}
-
-enum td_err relay_failure(const struct relay_plan *p, struct td_error *err)
-{
-    memset(err, 0, sizeof(*err));
-    td_error_set(err, p->code, "planned: %s", td_err_name(p->code));
-    err->class_ = p->class_;
-    return p->code;
-}
+/* ---- the database ----------------------------------------------------------------------- */
 
 void relay_violation(struct relay_db *db, const char *fmt, ...)
 {
@@ -88,8 +25,6 @@ void relay_violation(struct relay_db *db, const char *fmt, ...)
         va_end(args);
     }
 }
-
-/* ---- the database ----------------------------------------------------------------------- */
 
 void relay_db_init(struct relay_db *db, struct relay_time *t)
 {
@@ -232,27 +167,35 @@ static enum td_err store_declare(struct td_store *s, struct td_str relay, struct
     return TD_OK;
 }
 
-static void put_position(int64_t seq, struct td_position *ret)
+/* Data of positions: so many bytes of 0xa5, different in length from read to read. */
+static bool position_data(struct relay_db *db, struct tdi_arena *a, struct td_bytes *ret)
 {
-    memset(ret, 0, sizeof(*ret));
-    if (seq > 0) {
-        memcpy(ret->data, &seq, sizeof(seq));
-        ret->len = sizeof(seq);
-        ret->order = seq;
+    size_t len = 1 + (size_t)(db->reads++ % 7) + db->position_bytes;
+    unsigned char *data = tdi_arena_alloc(a, len);
+    if (data != NULL) {
+        memset(data, 0xa5, len);
     }
+    *ret = (struct td_bytes){.data = data, .len = len};
+    return data != NULL;
 }
 
-static int64_t get_position(const struct td_position *p)
+static int64_t get_position(struct relay_db *db, const struct td_position *p)
 {
-    int64_t seq = 0;
-    if (p->len == sizeof(seq)) {
-        memcpy(&seq, p->data, sizeof(seq));
+    const unsigned char *data = p->data.data;
+    for (size_t i = 0; i < p->data.len; i++) {
+        if (data[i] != 0xa5) {
+            relay_violation(db, "the data of a position was changed or freed");
+            break;
+        }
     }
-    return seq;
+    if (p->data.len == 0 && p->order != 0) {
+        relay_violation(db, "a position has lost its data");
+    }
+    return p->order;
 }
 
-static enum td_err store_position(struct td_store *s, struct td_str relay, struct td_position *ret,
-                                  struct td_error *err)
+static enum td_err store_position(struct td_store *s, struct td_str relay, struct tdi_arena *a,
+                                  struct td_position *ret, struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
     struct relay_plan p;
@@ -260,7 +203,10 @@ static enum td_err store_position(struct td_store *s, struct td_str relay, struc
     if (fails(c, RELAY_STORE_POSITION, &p)) {
         return relay_failure(&p, err);
     }
-    put_position(name_of(c->db, relay)->position, ret);
+    *ret = (struct td_position){.order = name_of(c->db, relay)->position};
+    if (ret->order > 0 && !position_data(c->db, a, &ret->data)) {
+        return refuse(err, TD_ERR_NOMEM, "no memory");
+    }
     return TD_OK;
 }
 
@@ -269,7 +215,7 @@ static bool copy_row(struct relay_db *db, int64_t seq, struct tdi_arena *a,
 {
     const struct relay_row *row = &db->rows[seq - 1];
     ret->message = row->message;
-    put_position(seq, &ret->position);
+    ret->position.order = seq;
     if (row->defect != NULL) {
         ret->defect = text(row->defect);
     }
@@ -281,13 +227,14 @@ static bool copy_row(struct relay_db *db, int64_t seq, struct tdi_arena *a,
 }
 
 static enum td_err store_read(struct td_store *s, const struct td_position *after, size_t max,
-                              size_t bytes_max, struct tdi_arena *a, struct td_outbox_row **ret_rows,
-                              size_t *ret_count, struct td_error *err)
+                              size_t bytes_max, struct tdi_arena *a,
+                              struct td_outbox_row **ret_rows, size_t *ret_count,
+                              struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
     struct relay_db *db = c->db;
     struct relay_plan p;
-    int64_t seq = get_position(after);
+    int64_t seq = get_position(c->db, after);
     size_t count = 0;
 
     if (fails(c, RELAY_STORE_READ, &p)) {
@@ -298,6 +245,10 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
         return refuse(err, TD_ERR_REBUILT, "the outbox was rebuilt");
     }
     struct td_outbox_row *rows = tdi_arena_array(a, max, sizeof(*rows));
+    struct td_bytes data;
+    if (!position_data(db, a, &data)) {
+        return refuse(err, TD_ERR_NOMEM, "no memory");
+    }
     while (rows != NULL && count < max && seq < db->committed &&
            count * RELAY_BODY_BYTES < bytes_max) {
         seq++;
@@ -307,7 +258,7 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
         if (!copy_row(db, seq, a, &rows[count])) {
             return refuse(err, TD_ERR_NOMEM, "no memory");
         }
-        count++;
+        rows[count++].position.data = data;
     }
     db->shown = seq > db->shown ? seq : db->shown;
     *ret_rows = rows;
@@ -341,15 +292,15 @@ static void park(struct relay_db *db, const struct td_relay_dead *d, int64_t to)
     row->dead_code = d->code;
     snprintf(row->dead_reason, sizeof(row->dead_reason), "%.*s", (int)d->reason.len,
              d->reason.data == NULL ? "" : d->reason.data);
-    if (d->message->id.len != strlen(row->id) || memcmp(d->message->id.data, row->id,
-                                                        d->message->id.len) != 0) {
+    if (d->message->id.len != strlen(row->id) ||
+        memcmp(d->message->id.data, row->id, d->message->id.len) != 0) {
         relay_violation(db, "another row than %" PRId64 " is parked under its number", seq);
     }
 }
 
 static void carry_out(struct relay_db *db, struct relay_name *n, const struct td_relay_settle *x)
 {
-    int64_t to = get_position(&x->position);
+    int64_t to = get_position(db, &x->position);
     if (to <= n->position) {
         relay_violation(db, "the position goes from %" PRId64 " to %" PRId64, n->position, to);
     }
@@ -505,13 +456,12 @@ static enum td_err store_stats(struct td_store *s, struct td_str relay,
         return relay_failure(&p, err);
     }
     memset(ret_stats, 0, sizeof(*ret_stats));
-    put_position(n->position, &ret_stats->position);
+    ret_stats->position = n->position;
     ret_stats->declared = n->declared;
     ret_stats->pending = c->db->committed - n->position;
     ret_stats->published_total = n->published_total;
-    ret_stats->oldest_pending_us = ret_stats->pending > 0
-                                       ? c->db->rows[n->position].message.time
-                                       : TD_TIME_NONE;
+    ret_stats->oldest_pending_us =
+        ret_stats->pending > 0 ? c->db->rows[n->position].message.time : TD_TIME_NONE;
     return TD_OK;
 }
 

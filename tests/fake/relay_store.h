@@ -9,48 +9,12 @@
 #ifndef FAKE_RELAY_STORE_H
 #define FAKE_RELAY_STORE_H
 
+#include "relay_fault.h"
 #include "tidings/store.h"
 
 #define RELAY_ROWS_MAX 8192
 #define RELAY_NAMES_MAX 2
-#define RELAY_PLANS_MAX 16
 #define RELAY_BODY_BYTES 24
-
-/* ---- virtual time ----------------------------------------------------------------------- */
-
-struct relay_time {
-    td_time_us mono;
-    td_time_us wall;
-    bool patient; /* a slot that waits moves the time to its deadline */
-};
-
-struct td_clock relay_time_clock(struct relay_time *t);
-void relay_time_pass(struct relay_time *t, td_time_us us);
-
-/* ---- faults ----------------------------------------------------------------------------- */
-
-/* The nth call from now of one kind fails; done: after it took effect. */
-struct relay_plan {
-    int call;
-    int nth; /* 1: the next one; 0: free */
-    enum td_err code;
-    enum td_err_class class_;
-    bool done;
-};
-
-struct relay_faults {
-    struct relay_plan plans[RELAY_PLANS_MAX];
-    /* Optional: asked at each call; true: it fails as *ret says. */
-    bool (*choose)(void *ctx, int call, struct relay_plan *ret);
-    void *ctx;
-};
-
-/* After this call, the nth of that kind fails. */
-void relay_plan(struct relay_faults *f, int call, int nth, enum td_err code,
-                enum td_err_class class_, bool done);
-/* Counts down; true: this call fails. */
-bool relay_fails(struct relay_faults *f, int call, struct relay_plan *ret);
-enum td_err relay_failure(const struct relay_plan *p, struct td_error *err);
 
 /* ---- the database ----------------------------------------------------------------------- */
 
@@ -62,10 +26,10 @@ struct relay_row {
     char topic[32];
     unsigned char body[RELAY_BODY_BYTES];
     const char *defect;
-    bool foreign;       /* test's knowledge: of another broker */
+    bool foreign; /* test's knowledge: of another broker */
     /* what became of it */
-    int accepted;       /* by the broker, times */
-    int dead;           /* parked, times */
+    int accepted; /* by the broker, times */
+    int dead;     /* parked, times */
     enum td_dead_code dead_code;
     char dead_reason[160];
     bool purged;
@@ -74,10 +38,10 @@ struct relay_row {
 struct relay_name {
     char name[32];
     bool declared;
-    int64_t position;   /* seq of the last row that is covered */
+    int64_t position; /* seq of the last row that is covered */
     int64_t published_total;
     int64_t fence;
-    int owner;          /* client; 0: nobody */
+    int owner; /* client; 0: nobody */
     td_time_us until;
     bool unclean;
     char report[4096];
@@ -87,12 +51,14 @@ struct relay_name {
 struct relay_db {
     struct relay_time *time;
     struct relay_row rows[RELAY_ROWS_MAX]; /* row of seq s at s - 1 */
-    int64_t committed;  /* rows 1..committed are visible */
-    int64_t shown;      /* highest seq that a read gave out */
-    int64_t durable;    /* rows up to here are on disk */
+    int64_t committed;                     /* rows 1..committed are visible */
+    int64_t shown;                         /* highest seq that a read gave out */
+    int64_t durable;                       /* rows up to here are on disk */
     struct relay_name names[RELAY_NAMES_MAX];
-    bool rebuilt;       /* reads fail REBUILT until it is false */
+    bool rebuilt; /* reads fail REBUILT until it is false */
     bool woken;
+    int reads;
+    size_t position_bytes; /* of the data of a position, and a few more */
     int settlements;
     td_time_us settled_at[RELAY_ROWS_MAX];
     char violation[200]; /* the first broken promise; empty: none */
@@ -117,12 +83,12 @@ enum relay_store_call {
 
 struct relay_store_client {
     struct relay_db *db;
-    int id;             /* 1..; who owns leases */
+    int id; /* 1..; who owns leases */
     struct relay_faults faults;
     int calls[RELAY_STORE_CALLS];
     int calls_total;
     td_time_us slow_us[RELAY_STORE_CALLS]; /* TAKE, RENEW: done at once, answered so much later */
-    int open;           /* sessions */
+    int open;                              /* sessions */
     int interrupted;
     size_t read_rows_max; /* the largest `max` that was asked for */
 };

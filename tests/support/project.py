@@ -105,11 +105,15 @@ class Project:
         self.databases = []
         if config is None:
             config = CONFIG + (f"consumers:\n{consumers}" if consumers else "")
-        self.write("tidings.yaml", config)
-        if init:
-            self.call("init")
-            for table in tables:
-                self.sql(table)
+        try:
+            self.write("tidings.yaml", config)
+            if init:
+                self.call("init")
+                for table in tables:
+                    self.sql(table)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
 
     def __enter__(self):
         return self

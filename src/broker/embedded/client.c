@@ -17,7 +17,7 @@
 #include "broker/embedded/socket.h"
 #include "core/envelope.h"
 
-#define OUT_BYTES_FULL (8 * 1024 * 1024) /* no more is taken until some of it has left */
+#define OUT_BYTES_FULL 8388608 /* no more is taken until some of it has left */
 #define READ_BYTES 16384
 #define POLL_MS_MAX 1000 /* the given clock may not be the one that the kernel waits by */
 
@@ -298,7 +298,7 @@ void tdd_emb_client_interrupt(struct tdd_emb_client *c)
 static enum td_err encode(struct tdd_emb_client *c, const struct td_publish *item, uint32_t slot)
 {
     const struct td_message *m = item->message;
-    if (m->body.len > TD_BODY_BYTES_MAX) {
+    if (m->body.len > TDD_EMB_BODY_BYTES_MAX) {
         return TD_ERR_TOO_LARGE;
     }
     if (item->topic.len == 0 || item->topic.len > TD_TYPE_BYTES_MAX) {

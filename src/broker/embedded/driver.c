@@ -161,10 +161,10 @@ static enum td_err session_info(struct td_broker *b, struct tdi_arena *a,
     struct td_broker_info info = {
         .identity = TD_STR_LIT(""),
         .warnings = TD_STR_LIT(""),
-        .body_bytes_max = TD_BODY_BYTES_MAX,
+        .body_bytes_max = TDD_EMB_BODY_BYTES_MAX,
         .header_bytes_max = TD_HEADERS_BYTES_MAX,
-        .owner_pid = tdd_emb_owner_pid(s->dir),
     };
+    info.owner_pid = tdd_emb_owner_pid(s->dir, &info.owner_since);
     enum td_err rc = TD_OK;
     info.version =
         tdi_arena_printf(a, "embedded format %d, SQLite %s", TDD_EMB_FORMAT, sqlite3_libversion());

@@ -113,7 +113,7 @@ static void parse_hello(struct cursor *c, struct tdd_emb_frame *f)
 {
     struct td_str m = get_str(c, sizeof(magic));
     f->protocol = (uint16_t)get(c, 2);
-    c->bad = c->bad || c->left > 0 || memcmp(m.data, magic, sizeof(magic)) != 0;
+    c->bad = c->bad || c->left > 0 || m.data == NULL || memcmp(m.data, magic, sizeof(magic)) != 0;
 }
 
 static void parse_publish(struct cursor *c, struct tdd_emb_frame *f)

@@ -13,8 +13,8 @@
 struct tdi_buf;
 
 #define TDD_EMB_PROTOCOL 1
-#define TDD_EMB_FRAME_SMALL_MAX 1024 /* every kind but PUBLISH */
-#define TDD_EMB_FRAME_MAX (TD_BODY_BYTES_MAX + 1024 * 1024 + 1024)
+#define TDD_EMB_FRAME_SMALL_MAX 1024                            /* every kind but PUBLISH */
+#define TDD_EMB_FRAME_MAX ((size_t)TD_BODY_BYTES_MAX + 1049600) /* a body and an envelope */
 
 enum tdd_emb_frame_kind {
     TDD_EMB_FRAME_HELLO = 1,

@@ -29,6 +29,15 @@ char *tdd_emb_strdup(struct td_str s)
     return copy;
 }
 
+void tdd_emb_str_free(struct td_str s)
+{
+    union {
+        const char *borrowed;
+        char *own;
+    } p = {.borrowed = s.data};
+    free(p.own);
+}
+
 enum td_err tdd_emb_nomem(struct td_error *err)
 {
     return td_error_set(err, TD_ERR_NOMEM, "memory is exhausted");
@@ -204,7 +213,7 @@ static void free_all(struct td_broker_instance *in)
     (void)pthread_cond_destroy(&in->sync_work);
     (void)pthread_mutex_destroy(&in->lock);
     (void)pthread_mutex_destroy(&in->reader_lock);
-    free((void *)(uintptr_t)in->vfs.data);
+    tdd_emb_str_free(in->vfs);
     free(in->dir);
     free(in);
 }

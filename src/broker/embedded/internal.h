@@ -41,13 +41,14 @@
 #define TDD_EMB_QUEUES_MAX 1024
 #define TDD_EMB_ROUTES_MAX 1024 /* remembered per topic */
 
-#define TDD_EMB_WINDOW_MAX 4096                       /* submitted and not collected, a session */
-#define TDD_EMB_WINDOW_BYTES_MAX (32 * 1024 * 1024)   /* likewise; one message always goes */
-#define TDD_EMB_PENDING_BYTES_MAX (128 * 1024 * 1024) /* of all sessions */
-#define TDD_EMB_ENVELOPE_BYTES_MAX (1024 * 1024)
+#define TDD_EMB_WINDOW_MAX 4096             /* submitted and not collected, a session */
+#define TDD_EMB_WINDOW_BYTES_MAX 33554432   /* likewise; one message always goes */
+#define TDD_EMB_PENDING_BYTES_MAX 134217728 /* of all sessions */
+#define TDD_EMB_ENVELOPE_BYTES_MAX 1048576
+#define TDD_EMB_BODY_BYTES_MAX ((size_t)TD_BODY_BYTES_MAX)
 
 #define TDD_EMB_SLICE_MAX 1024 /* messages and acks of one commit */
-#define TDD_EMB_SLICE_BYTES_MAX (8 * 1024 * 1024)
+#define TDD_EMB_SLICE_BYTES_MAX 8388608
 #define TDD_EMB_SYNC_INLINE_MAX 32 /* fewer waiting: the writer syncs itself */
 #define TDD_EMB_HOLD_BACK_MAX 64   /* fewer waiting while a sync runs: no commit yet */
 #define TDD_EMB_ACK_FLUSH_US (5 * TD_MILLISECOND_US)
@@ -55,12 +56,12 @@
 #define TDD_EMB_RETRY_US (100 * TD_MILLISECOND_US)
 
 #define TDD_EMB_REFILL_ROWS 1024
-#define TDD_EMB_REFILL_BYTES (4 * 1024 * 1024)
-#define TDD_EMB_CACHE_BYTES_MAX (32 * 1024 * 1024) /* fresh messages in memory, all queues */
-#define TDD_EMB_MARK_AHEAD 512      /* deliveries that a commit allows ahead, at least */
-#define TDD_EMB_MARK_AHEAD_MAX 8192 /* for fast consumers */
+#define TDD_EMB_REFILL_BYTES 4194304
+#define TDD_EMB_CACHE_BYTES_MAX 33554432 /* fresh messages in memory, all queues */
+#define TDD_EMB_MARK_AHEAD 512           /* deliveries that a commit allows ahead, at least */
+#define TDD_EMB_MARK_AHEAD_MAX 8192      /* for fast consumers */
 #define TDD_EMB_FETCH_MAX 1024
-#define TDD_EMB_PREFETCH_BYTES (16 * 1024 * 1024) /* default */
+#define TDD_EMB_PREFETCH_BYTES 16777216 /* default */
 #define TDD_EMB_PREFETCH_MAX 65536
 
 #define TDD_EMB_CHECKPOINT_AGAIN_PAGES 1024 /* after one that a reader cut short */
@@ -283,8 +284,7 @@ enum td_err tdd_emb_owner_take(const char *dir, const struct td_clock *clock, in
                                struct td_error *err);
 void tdd_emb_owner_release(int fd);
 /* 0: nobody, or not known. */
-int64_t tdd_emb_owner_pid(const char *dir);
-bool tdd_emb_owner_exists(const char *dir);
+int64_t tdd_emb_owner_pid(const char *dir, td_time_us *ret_since);
 
 /* ---- instance.c ---- */
 enum td_err tdd_emb_instance_open(const struct td_broker_options *o,
@@ -297,6 +297,7 @@ enum td_err tdd_emb_file_open(struct tdi_db *db, const char *dir, struct td_str 
                               const struct td_clock *clock, bool read_only, bool create,
                               struct td_error *err);
 char *tdd_emb_strdup(struct td_str s);
+void tdd_emb_str_free(struct td_str s); /* made by the former; absent is fine */
 enum td_err tdd_emb_nomem(struct td_error *err);
 /* Final: everybody is told. Lock held. */
 void tdd_emb_fail(struct td_broker_instance *in, const struct td_error *why);

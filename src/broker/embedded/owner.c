@@ -19,6 +19,7 @@
 #define OWNER_FILE "broker.owner"
 #define PATH_BYTES_MAX 4096
 #define TEXT_BYTES_MAX 512
+#define PARSE_BYTES_MAX 65536
 #define COMMAND_BYTES_MAX 96
 
 struct owner {
@@ -78,7 +79,7 @@ static void write_text(int fd, const struct td_clock *clock)
 static void parse_text(struct td_str text, struct owner *ret)
 {
     struct tdi_arena a;
-    tdi_arena_init(&a, 64 * 1024);
+    tdi_arena_init(&a, PARSE_BYTES_MAX);
     struct tdi_json_token t;
     struct td_str s;
     if (tdi_json_pointer(text, TD_STR_LIT("/pid"), &a, &t, NULL) == TD_OK &&
@@ -114,7 +115,7 @@ static enum td_err owned(const char *dir, int fd, td_time_us now, struct td_erro
     if (who.since != TD_TIME_NONE) {
         time_t seconds = (time_t)(who.since / TD_SECOND_US);
         struct tm local;
-        bool today = now - who.since < 24 * 3600 * TD_SECOND_US;
+        bool today = now - who.since < 86400 * TD_SECOND_US;
         if (localtime_r(&seconds, &local) != NULL) {
             (void)strftime(since, sizeof(since), today ? ", since %H:%M" : ", since %Y-%m-%d %H:%M",
                            &local);
@@ -187,22 +188,14 @@ static int open_owned(const char *dir)
     return fd;
 }
 
-bool tdd_emb_owner_exists(const char *dir)
+int64_t tdd_emb_owner_pid(const char *dir, td_time_us *ret_since)
 {
-    int fd = open_owned(dir);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return fd >= 0;
-}
-
-int64_t tdd_emb_owner_pid(const char *dir)
-{
-    struct owner who = {0};
+    struct owner who = {.since = TD_TIME_NONE};
     int fd = open_owned(dir);
     if (fd >= 0) {
         read_text(fd, &who);
         (void)close(fd);
     }
+    *ret_since = who.since;
     return who.pid;
 }

@@ -139,7 +139,7 @@ static enum td_err prepare(struct tdd_emb_pub *p, const struct td_publish *item,
                            struct tdd_emb_entry **ret)
 {
     const struct td_message *m = item->message;
-    if (m->body.len > TD_BODY_BYTES_MAX) {
+    if (m->body.len > TDD_EMB_BODY_BYTES_MAX) {
         return TD_ERR_TOO_LARGE;
     }
     if (item->topic.len > TD_TYPE_BYTES_MAX) {
@@ -213,7 +213,7 @@ static void enqueue(struct tdd_emb_pub *p, const struct td_publish *item,
     } else if (code == TD_OK) {
         code = route(in, item, e);
     }
-    if (code != TD_OK) {
+    if (code != TD_OK || e == NULL) {
         if (e != NULL) {
             tdd_emb_entry_unref(e);
         }

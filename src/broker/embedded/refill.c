@@ -39,10 +39,10 @@ static struct tdd_emb_entry *entry_of(sqlite3_stmt *s)
     if (e != NULL) {
         e->published_at = tdi_column_i64(s, 1);
         e->body_null = body.data == NULL;
-        if (envelope.len > 0) {
+        if (envelope.data != NULL) {
             memcpy(e->data, envelope.data, envelope.len);
         }
-        if (body.len > 0) {
+        if (body.data != NULL) {
             memcpy(e->data + envelope.len, body.data, body.len);
         }
     }
@@ -179,13 +179,12 @@ enum td_err tdd_emb_lag(struct td_broker_instance *in, struct td_str consumer, s
 {
     enum td_err rc = TD_OK;
     size_t n = 0;
-    (void)pthread_mutex_lock(&in->lock);
-    size_t count = in->queues_count;
-    struct td_lag *lags = tdi_arena_array(a, count, sizeof(*lags));
+    struct td_lag *lags = tdi_arena_array(a, TDD_EMB_QUEUES_MAX, sizeof(*lags));
     if (lags == NULL) {
-        rc = tdd_emb_nomem(err);
+        return tdd_emb_nomem(err);
     }
-    for (size_t i = 0; i < count && rc == TD_OK; i++) {
+    (void)pthread_mutex_lock(&in->lock);
+    for (size_t i = 0; i < in->queues_count && rc == TD_OK; i++) {
         struct tdd_emb_queue *q = in->queue_list[i];
         if (tdi_str_empty(consumer) || tdi_str_eq(consumer, q->name)) {
             rc = lag_of(in, q, &lags[n], err);

@@ -24,7 +24,7 @@ static void topic_free(struct tdd_emb_topic *t)
 {
     if (t != NULL) {
         tdi_map_release(&t->routes);
-        free((void *)(uintptr_t)t->name.data);
+        tdd_emb_str_free(t->name);
         free(t);
     }
 }
@@ -32,7 +32,7 @@ static void topic_free(struct tdd_emb_topic *t)
 static void types_free(struct td_str *types, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        free((void *)(uintptr_t)types[i].data);
+        tdd_emb_str_free(types[i]);
     }
     free(types);
 }
@@ -45,7 +45,7 @@ static void queue_free(struct tdd_emb_queue *q)
         free(q->acks);
         free(q->flush);
         free(q->staged);
-        free((void *)(uintptr_t)q->name.data);
+        tdd_emb_str_free(q->name);
         free(q);
     }
 }
@@ -110,6 +110,7 @@ enum td_err tdd_emb_queue_put(struct td_broker_instance *in, int64_t id, struct 
     TDI_ASSERT(q->topic != NULL);
     q->name = (struct td_str){.data = tdd_emb_strdup(name), .len = name.len};
     q->flush = calloc(TDD_EMB_SLICE_MAX, sizeof(*q->flush));
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     q->staged = calloc(TDD_EMB_SLICE_MAX, sizeof(*q->staged));
     struct tdd_emb_queue **list = grow(in->queue_list, in->queues_count);
     in->queue_list = list != NULL ? list : in->queue_list;
@@ -151,6 +152,7 @@ enum td_err tdd_emb_queue_bind(struct td_broker_instance *in, struct tdd_emb_que
 static struct tdd_emb_route *route_make(const struct td_broker_instance *in,
                                         const struct tdd_emb_topic *t, struct td_str type)
 {
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     struct tdd_emb_route *r = malloc(sizeof(*r) + in->queues_count * sizeof(r->queues[0]));
     if (r == NULL) {
         return NULL;

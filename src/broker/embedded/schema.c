@@ -11,6 +11,8 @@
 #include "base/uuid.h"
 #include "broker/embedded/internal.h"
 
+#define META_BYTES_MAX 65536
+
 extern const char tdi_embed_broker_embedded_schema[];
 
 static enum td_err meta_get(struct tdi_db *db, const char *k, struct tdi_arena *a,
@@ -113,7 +115,7 @@ enum td_err tdd_emb_schema_check(struct tdi_db *db, struct td_error *err)
                                               "%s has no tables; run tidings init", db->path);
     }
     struct tdi_arena a;
-    tdi_arena_init(&a, 4096 * 16);
+    tdi_arena_init(&a, META_BYTES_MAX);
     struct td_str text = TD_STR_NONE;
     int64_t format = 0;
     enum td_err code = meta_get(db, "format", &a, &text, err);
@@ -144,7 +146,7 @@ enum td_err tdd_emb_schema_open(struct tdi_db *db, bool create, struct tdi_rando
         return code;
     }
     struct tdi_arena a;
-    tdi_arena_init(&a, 4096 * 16);
+    tdi_arena_init(&a, META_BYTES_MAX);
     struct td_str key = TD_STR_NONE;
     code = meta_get(db, "key", &a, &key, err);
     if (code == TD_OK && key.len != 2 * sizeof(uint64_t)) {

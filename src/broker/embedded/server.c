@@ -24,15 +24,16 @@
 #define CLIENTS_MAX 64
 #define BATCH_MAX 64 /* frames handed over at once */
 #define READ_BYTES 65536
-#define OUT_BYTES_MAX (1024 * 1024)
-#define OUT_BYTES_FULL (256 * 1024)            /* no more answers are taken, nothing more is read */
-#define IN_BYTES_TOTAL_MAX (256 * 1024 * 1024) /* of all clients */
+#define IN_BYTES_KEPT 262144
+#define OUT_BYTES_MAX 1048576
+#define OUT_BYTES_FULL 262144        /* no more answers are taken, nothing more is read */
+#define IN_BYTES_TOTAL_MAX 268435456 /* of all clients */
 #define HELLO_US (5 * TD_SECOND_US)
 #define STUCK_US (30 * TD_SECOND_US) /* half a frame, or answers that nobody reads */
 #define TICK_US (TD_SECOND_US)
 #define STALLED_US (20 * TD_MILLISECOND_US)
 #define CLOSING_US (2 * TD_SECOND_US)
-#define ARENA_BYTES_MAX (16 * 1024 * 1024)
+#define ARENA_BYTES_MAX 16777216
 
 struct client {
     int fd;
@@ -189,7 +190,7 @@ static bool handle_input(struct tdd_emb_server *s, struct client *c)
         c->stalled = true;
     }
     tdi_buf_consume(&c->in, done);
-    if (c->in.len == 0 && c->in.cap > 4 * READ_BYTES) {
+    if (c->in.len == 0 && c->in.cap > IN_BYTES_KEPT) {
         size_t max = c->in.bytes_max;
         tdi_buf_release(&c->in);
         tdi_buf_init(&c->in, max);
@@ -305,7 +306,7 @@ static void accept_clients(struct tdd_emb_server *s)
         }
         c->fd = fd;
         c->moved = tdi_mono(&s->instance->clock);
-        tdi_buf_init(&c->in, TDD_EMB_FRAME_MAX + READ_BYTES + 16);
+        tdi_buf_init(&c->in, TDD_EMB_FRAME_MAX + READ_BYTES);
         tdi_buf_init(&c->out, OUT_BYTES_MAX);
         s->clients[s->count++] = c;
     }

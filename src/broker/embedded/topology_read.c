@@ -55,15 +55,15 @@ static enum td_err read_types(struct tdi_db *db, struct tdi_arena *a, struct tdd
 static enum td_err read_queues(struct tdi_db *db, struct tdi_arena *a, struct tdd_emb_have *h,
                                struct td_error *err)
 {
+    h->queues = tdi_arena_array(a, TDD_EMB_QUEUES_MAX, sizeof(*h->queues));
+    if (h->queues == NULL) {
+        return tdd_emb_nomem(err);
+    }
     sqlite3_stmt *s = NULL;
     static const char sql[] = "SELECT q.id, q.name, t.name, q.ordered, q.depth FROM queue q "
                               "JOIN topic t ON t.id = q.topic ORDER BY q.id";
     int rc = sqlite3_prepare_v2(db->handle, sql, -1, &s, NULL);
     enum td_err code = TD_OK;
-    h->queues = tdi_arena_array(a, TDD_EMB_QUEUES_MAX, sizeof(*h->queues));
-    if (h->queues == NULL) {
-        code = tdd_emb_nomem(err);
-    }
     while (rc == SQLITE_OK && code == TD_OK && h->queues_count < TDD_EMB_QUEUES_MAX &&
            (rc = sqlite3_step(s)) == SQLITE_ROW) {
         struct tdd_emb_have_queue *q = &h->queues[h->queues_count++];

@@ -13,6 +13,7 @@
 #include "broker/embedded/internal.h"
 
 #define CAP_MIN 64
+#define CAP_KEPT 2048  /* items of an empty window */
 #define COMPACT_MIN 64 /* settled items worth a pass */
 
 static size_t entry_bytes(const struct tdd_emb_entry *e)
@@ -192,7 +193,7 @@ void tdd_emb_window_trim(struct tdd_emb_queue *q)
     }
     if (q->head == q->tail) {
         q->head = q->tail = 0;
-        if (q->cap > TDD_EMB_REFILL_ROWS * 2) {
+        if (q->cap > CAP_KEPT) {
             free(q->items);
             q->items = NULL;
             q->cap = 0;

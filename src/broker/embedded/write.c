@@ -79,6 +79,16 @@ static enum td_err run(struct td_broker_instance *in, sqlite3_stmt *s, struct td
 
 /* ---- new messages ---- */
 
+static void stage_in_queues(struct tdd_emb_slice *s, struct tdd_emb_entry *e)
+{
+    for (uint32_t i = 0; i < e->route->count; i++) {
+        struct tdd_emb_queue *q = e->route->queues[i];
+        tdd_emb_touch(s, q);
+        TDI_ASSERT(q->staged_count < TDD_EMB_SLICE_MAX);
+        q->staged[q->staged_count++] = e;
+    }
+}
+
 /* Which are duplicates; the others go into the staging lists of their queues. */
 static enum td_err stage(struct td_broker_instance *in, struct tdd_emb_slice *s,
                          struct td_error *err)
@@ -91,11 +101,8 @@ static enum td_err stage(struct td_broker_instance *in, struct tdd_emb_slice *s,
             }
             e->duplicate = seen == TDD_EMB_SEEN;
         }
-        for (uint32_t i = 0; i < e->route->count && !e->duplicate; i++) {
-            struct tdd_emb_queue *q = e->route->queues[i];
-            tdd_emb_touch(s, q);
-            TDI_ASSERT(q->staged_count < TDD_EMB_SLICE_MAX);
-            q->staged[q->staged_count++] = e;
+        if (!e->duplicate) {
+            stage_in_queues(s, e);
         }
     }
     return TD_OK;

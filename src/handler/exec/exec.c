@@ -127,8 +127,8 @@ static struct tdd_exec_worker *choose_worker(struct tdd_exec *h)
     for (size_t i = 0; i < h->workers_count; i++) {
         struct tdd_exec_worker *w = &h->workers[i];
         bool may_start = w->state == TDD_EXEC_NONE && w->start_at_us <= now;
-        bool has_room = (w->state == TDD_EXEC_READY || w->state == TDD_EXEC_GREETING) &&
-                        w->count < w->window;
+        bool has_room =
+            (w->state == TDD_EXEC_READY || w->state == TDD_EXEC_GREETING) && w->count < w->window;
         bool better = best == NULL || w->count < best->count ||
                       (w->count == best->count && w->state == TDD_EXEC_READY &&
                        best->state != TDD_EXEC_READY);
@@ -282,6 +282,21 @@ static enum td_err exec_poll(struct td_handler *handler, td_time_us deadline_us,
     return TD_OK;
 }
 
+/* Who has the delivery, and where in its list; NULL: nobody. */
+static struct tdd_exec_worker *worker_of(struct tdd_exec *h, uint64_t token, size_t *ret_at)
+{
+    for (size_t i = 0; i < h->workers_count; i++) {
+        struct tdd_exec_worker *w = &h->workers[i];
+        for (size_t k = 0; k < w->count; k++) {
+            if (w->deliveries[k].run.token == token) {
+                *ret_at = k;
+                return w;
+            }
+        }
+    }
+    return NULL;
+}
+
 static void exec_cancel(struct td_handler *handler, uint64_t token)
 {
     static const struct tdd_exec_end cancelled = {
@@ -290,20 +305,13 @@ static void exec_cancel(struct td_handler *handler, uint64_t token)
         .blame = false,
     };
     struct tdd_exec *h = (struct tdd_exec *)handler;
-    if (tdd_exec_forget(h, token)) {
-        return;
-    }
-    for (size_t i = 0; i < h->workers_count; i++) {
-        struct tdd_exec_worker *w = &h->workers[i];
-        for (size_t k = 0; k < w->count; k++) {
-            if (w->deliveries[k].run.token == token) {
-                bool sent = w->deliveries[k].sent;
-                tdd_exec_remove(w, k);
-                if (sent) {
-                    tdd_exec_kill_worker(h, w, &cancelled);
-                }
-                return;
-            }
+    size_t at = 0;
+    struct tdd_exec_worker *w = tdd_exec_forget(h, token) ? NULL : worker_of(h, token, &at);
+    if (w != NULL) {
+        bool sent = w->deliveries[at].sent;
+        tdd_exec_remove(w, at);
+        if (sent) {
+            tdd_exec_kill_worker(h, w, &cancelled);
         }
     }
 }

@@ -17,8 +17,7 @@
 void tdd_exec_remove(struct tdd_exec_worker *w, size_t at)
 {
     w->count--;
-    memmove(&w->deliveries[at], &w->deliveries[at + 1],
-            (w->count - at) * sizeof(w->deliveries[0]));
+    memmove(&w->deliveries[at], &w->deliveries[at + 1], (w->count - at) * sizeof(w->deliveries[0]));
 }
 
 bool tdd_exec_send(struct tdd_exec *h, struct tdd_exec_worker *w, size_t at)
@@ -86,8 +85,7 @@ static void on_answer(struct tdd_exec *h, struct tdd_exec_worker *w,
     } else {
         reason = TD_STR_LIT("the worker's answer has no result of ok, retry, dead, drop");
     }
-    tdd_exec_end_run(h, &w->deliveries[at].run, v, reason,
-                     line->result_valid ? "worker" : "answer",
+    tdd_exec_end_run(h, &w->deliveries[at].run, v, reason, line->result_valid ? "worker" : "answer",
                      v.kind == TD_VERDICT_OK ? line->emit : TD_STR_NONE);
     w->failures = 0;
     tdd_exec_remove(w, at);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -90,12 +91,12 @@ static bool number_of(const struct tdi_json_token *t, int64_t min, int64_t max, 
 static bool seconds_of(const struct tdi_json_token *t, td_time_us *ret)
 {
     char text[64];
-    double seconds;
     if (t->kind != TDI_JSON_NUMBER || t->raw.len >= sizeof(text)) {
         return false;
     }
     snprintf(text, sizeof(text), "%.*s", (int)t->raw.len, t->raw.data);
-    if (sscanf(text, "%lf", &seconds) != 1 || !(seconds >= 0) || seconds > AFTER_SECONDS_MAX) {
+    double seconds = strtod(text, NULL); /* the grammar was checked; too much is infinite */
+    if (!(seconds >= 0) || seconds > AFTER_SECONDS_MAX) {
         return false;
     }
     *ret = (td_time_us)(seconds * (double)TD_SECOND_US);

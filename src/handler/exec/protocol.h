@@ -13,8 +13,9 @@ struct tdi_arena;
 struct tdi_buf;
 
 #define TDD_EXEC_PROTOCOL_VERSION 1
-#define TDD_EXEC_LINE_MAX (8U * 1024 * 1024) /* an answer of a worker, emitted events included */
-#define TDD_EXEC_WINDOW_MAX 64               /* deliveries in flight that a worker may ask for */
+#define TDD_EXEC_LINE_MAX                                                                          \
+    ((size_t)8 * 1024 * 1024)  /* an answer of a worker, emitted events included */
+#define TDD_EXEC_WINDOW_MAX 64 /* deliveries in flight that a worker may ask for */
 #define TDD_EXEC_EMIT_MAX 100
 
 enum tdd_exec_line_kind {
@@ -26,14 +27,14 @@ enum tdd_exec_line_kind {
 
 struct tdd_exec_line {
     enum tdd_exec_line_kind kind;
-    const char *why;      /* STRAY: static sentence */
-    int64_t number;       /* HELLO: protocol; PONG: n; ANSWER: delivery */
-    int64_t window;       /* HELLO: 1..TDD_EXEC_WINDOW_MAX, a larger wish is cut to that */
+    const char *why; /* STRAY: static sentence */
+    int64_t number;  /* HELLO: protocol; PONG: n; ANSWER: delivery */
+    int64_t window;  /* HELLO: 1..TDD_EXEC_WINDOW_MAX, a larger wish is cut to that */
     enum td_verdict_kind result;
     bool result_valid;    /* false: ANSWER without one of the four words */
     struct td_str reason; /* decoded, in the arena */
     td_time_us after_us;
-    struct td_str emit;   /* raw JSON text, or absent */
+    struct td_str emit; /* raw JSON text, or absent */
 };
 
 /* {"hello":{"protocol":1,...}} and a line feed. */

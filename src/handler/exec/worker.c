@@ -22,9 +22,10 @@
 
 #include "handler/exec/protocol.h"
 
-#define READ_AT_ONCE 65536
-#define TO_MAX (128U * 1024 * 1024) /* lines not yet taken by the worker; a body may be 64 MiB */
-#define TO_KEPT (1024U * 1024)      /* memory that stays when all is written */
+#define READ_AT_ONCE ((size_t)65536)
+#define TO_MAX                                                                                     \
+    ((size_t)128 * 1024 * 1024)       /* lines not yet taken by the worker; a body may be 64 MiB */
+#define TO_KEPT ((size_t)1024 * 1024) /* memory that stays when all is written */
 #define SAID_MAX (2 * READ_AT_ONCE)
 #define INHERITED_MAX 65536 /* descriptors to look at where the kernel has no close_range(2) */
 
@@ -134,7 +135,7 @@ static void reset_signals(void)
         }
     }
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
 static void close_others_at_exec(void)
@@ -173,7 +174,7 @@ static _Noreturn void child(const struct tdd_exec_command *c, const struct pipes
 /* Our environment and TIDINGS_CONSUMER; one allocation, the texts are borrowed. */
 static char **make_env(const char *assignment)
 {
-    extern char **environ;
+    extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
     size_t n = 0, at = 0;
     while (environ[n] != NULL) {
         n++;
@@ -255,8 +256,8 @@ static struct failure start_with(struct tdd_exec_process *p, const struct tdd_ex
     }
     close_fd(&s->report[1]);
     struct failure f = wait_for_exec(s->report[0]);
-    if (f.why == 0 && !(set_nonblocking(s->in[1]) && set_nonblocking(s->out[0]) &&
-                        set_nonblocking(s->err[0]))) {
+    if (f.why == 0 &&
+        !(set_nonblocking(s->in[1]) && set_nonblocking(s->out[0]) && set_nonblocking(s->err[0]))) {
         f = (struct failure){.why = errno};
         kill(pid, SIGKILL);
     }

@@ -35,9 +35,9 @@ static enum td_err refuse(const struct tdd_sql_source *source, const char *what,
                           struct tdi_arena *a, struct td_verdict *ret, struct td_error *err)
 {
     struct td_verdict v = {.kind = TD_VERDICT_DEAD, .code = TD_DEAD_SCHEMA};
-    v.reason = tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->text.len,
-                                source->text.data, what, (int)source->param.len,
-                                source->param.data);
+    v.reason =
+        tdi_arena_printf(a, "%.*s %s, needed by :%.*s", (int)source->text.len, source->text.data,
+                         what, (int)source->param.len, source->param.data);
     if (v.reason.data == NULL) {
         return out_of_memory(err);
     }

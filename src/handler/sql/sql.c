@@ -20,7 +20,7 @@
 
 #define STEPS_MAX 64
 #define ROWS_MAX 256 /* a statement_run() at most */
-#define MEMORY_MAX (4U * 1024 * 1024)
+#define MEMORY_MAX ((size_t)4 * 1024 * 1024)
 
 struct step {
     struct td_sql_step text;
@@ -110,7 +110,8 @@ static enum td_err sql_open(struct td_handler *handler, const struct td_handler_
     tdi_arena_init(&h->memory, MEMORY_MAX);
     h->missing_null = o->params_missing_null;
     if (o->steps_count == 0 || o->steps_count > STEPS_MAX) {
-        return td_error_set(err, TD_ERR_CONFIG, "a sql handler needs 1 to %d statements", STEPS_MAX);
+        return td_error_set(err, TD_ERR_CONFIG, "a sql handler needs 1 to %d statements",
+                            STEPS_MAX);
     }
     h->steps = tdi_arena_array(&h->memory, o->steps_count, sizeof(*h->steps));
     h->classify = tdi_arena_array(&h->memory, o->classify_count, sizeof(*h->classify));
@@ -152,8 +153,7 @@ static enum td_err sql_prepare(struct td_handler *handler, struct td_store *stor
             .names = step->params.names,
             .names_count = step->params.count,
         };
-        enum td_err rc =
-            store->driver->statement_prepare(store, &statement, &step->handle, err);
+        enum td_err rc = store->driver->statement_prepare(store, &statement, &step->handle, err);
         if (rc != TD_OK) {
             return rc;
         }
@@ -181,14 +181,21 @@ static struct step *only_step(struct tdd_sql *h, const struct td_message *m)
     return found;
 }
 
+/* What one call of run() works with. */
+struct call {
+    struct tdd_sql *h;
+    struct td_store *store;
+    struct tdi_arena *arena;
+    struct td_error *err;
+};
+
 /* Values of one row. INVALID: *ret_verdict says why there are none. */
-static enum td_err fill_row(const struct tdd_sql *h, const struct step *step,
-                            const struct td_run *run, struct tdi_arena *a, struct td_value *row,
-                            struct td_verdict *ret_verdict, struct td_error *err)
+static enum td_err fill_row(const struct call *c, const struct step *step, const struct td_run *run,
+                            struct td_value *row, struct td_verdict *ret_verdict)
 {
     for (size_t i = 0; i < step->params.count; i++) {
-        enum td_err rc = tdd_sql_source_value(&step->sources[i], run, h->missing_null, a, &row[i],
-                                              ret_verdict, err);
+        enum td_err rc = tdd_sql_source_value(&step->sources[i], run, c->h->missing_null, c->arena,
+                                              &row[i], ret_verdict, c->err);
         if (rc != TD_OK) {
             return rc;
         }
@@ -197,29 +204,29 @@ static enum td_err fill_row(const struct tdd_sql *h, const struct step *step,
 }
 
 /* The verdict for a message whose statement failed by its fault. */
-static enum td_err failed(const struct tdd_sql *h, const struct td_error *why, struct tdi_arena *a,
-                          struct td_verdict *ret, struct td_error *err)
+static enum td_err failed(const struct call *c, const struct td_error *why, struct td_verdict *ret)
 {
-    struct td_verdict v = tdd_sql_classify(why->sqlstate, h->classify, h->classify_count);
-    v.reason = tdi_arena_printf(a, "%s", why->text);
-    v.error_type = tdi_arena_printf(a, "%s", why->sqlstate);
+    struct td_verdict v = tdd_sql_classify(why->sqlstate, c->h->classify, c->h->classify_count);
+    v.reason = tdi_arena_printf(c->arena, "%s", why->text);
+    v.error_type = tdi_arena_printf(c->arena, "%s", why->sqlstate);
     v.error_message = v.reason;
     if (v.reason.data == NULL || v.error_type.data == NULL) {
-        return td_error_set(err, TD_ERR_NOMEM, "no memory for the reason of a failure");
+        return td_error_set(c->err, TD_ERR_NOMEM, "no memory for the reason of a failure");
     }
     *ret = v;
     return TD_OK;
 }
 
-static struct td_verdict judge(const struct tdd_sql *h, const struct step *step, int64_t changed,
-                               struct tdi_arena *a)
+static struct td_verdict judge(const struct call *c, const struct step *step, int64_t changed)
 {
     struct td_verdict v = {.kind = TD_VERDICT_OK};
     if (changed == 0 && step->text.rows_0_set && step->text.rows_0 != TD_VERDICT_OK) {
         v.kind = step->text.rows_0;
         v.code = v.kind == TD_VERDICT_DEAD ? TD_DEAD_REJECTED : TD_DEAD_NONE;
-        v.reason = tdi_arena_printf(a, "statement %td changed no row", step - h->steps + 1);
+        v.reason =
+            tdi_arena_printf(c->arena, "statement %td changed no row", step - c->h->steps + 1);
         v.error_type = TD_STR_LIT("rows");
+        v.error_message = v.reason;
     }
     return v;
 }
@@ -232,22 +239,22 @@ struct rows {
 };
 
 /* The rows of messages from the first on, up to one that has no values. */
-static enum td_err fill_rows(struct tdd_sql *h, const struct step *step, const struct td_run *runs,
-                             size_t count, struct tdi_arena *a, struct rows *ret,
-                             struct td_verdict *verdicts, struct td_error *err)
+static enum td_err fill_rows(const struct call *c, const struct step *step,
+                             const struct td_run *runs, size_t count, struct rows *ret,
+                             struct td_verdict *verdicts)
 {
     size_t width = step->params.count;
     *ret = (struct rows){
-        .values = tdi_arena_array(a, count * (width + 1), sizeof(*ret->values)),
-        .changed = tdi_arena_array(a, count, sizeof(*ret->changed)),
+        .values = tdi_arena_array(c->arena, count * (width + 1), sizeof(*ret->values)),
+        .changed = tdi_arena_array(c->arena, count, sizeof(*ret->changed)),
     };
     if (ret->values == NULL || ret->changed == NULL) {
-        return td_error_set(err, TD_ERR_NOMEM, "no memory for the parameters of %zu rows", count);
+        return td_error_set(c->err, TD_ERR_NOMEM, "no memory for the parameters of %zu rows",
+                            count);
     }
     while (ret->count < count && !ret->unfit) {
         size_t at = ret->count;
-        enum td_err rc =
-            fill_row(h, step, &runs[at], a, ret->values + at * width, &verdicts[at], err);
+        enum td_err rc = fill_row(c, step, &runs[at], ret->values + at * width, &verdicts[at]);
         if (rc != TD_OK && rc != TD_ERR_INVALID) {
             return rc;
         }
@@ -259,31 +266,35 @@ static enum td_err fill_rows(struct tdd_sql *h, const struct step *step, const s
 
 /* Run one step for `count` messages. *ret_done verdicts are set; the last may be another than OK. A
  * failure of the store that is no message's fault is the error. */
-static enum td_err run_step(struct tdd_sql *h, struct td_store *store, const struct step *step,
-                            const struct td_run *runs, size_t count, struct tdi_arena *a,
-                            struct td_verdict *verdicts, size_t *ret_done, struct td_error *err)
+static enum td_err run_step(const struct call *c, const struct step *step,
+                            const struct td_run *runs, size_t count, struct td_verdict *verdicts,
+                            size_t *ret_done)
 {
     struct rows rows;
     struct td_error why;
     TDI_ASSERT(step->handle >= 0);
-    enum td_err rc = fill_rows(h, step, runs, count, a, &rows, verdicts, err);
+    enum td_err rc = fill_rows(c, step, runs, count, &rows, verdicts);
     if (rc != TD_OK) {
         return rc;
     }
     size_t ran = rows.count;
     if (rows.count > 0) {
-        rc = store->driver->statement_run(store, step->handle, rows.values, rows.count,
-                                          rows.changed, &ran, &why);
+        rc = c->store->driver->statement_run(c->store, step->handle, rows.values, rows.count,
+                                             rows.changed, &ran, &why);
     }
     if (rc != TD_OK && rc != TD_ERR_STATEMENT) {
-        if (err != NULL) {
-            *err = why;
+        if (c->err != NULL) {
+            *c->err = why;
+            if (rc == TD_ERR_TIMEOUT) {
+                /* The message's own statement is too slow: charged, else it would hold up all. */
+                c->err->class_ = TD_CLASS_PERMANENT;
+            }
         }
         return rc;
     }
     ran = rc == TD_OK ? rows.count : ran;
     for (size_t i = 0; i < ran; i++) {
-        verdicts[i] = judge(h, step, rows.changed[i], a);
+        verdicts[i] = judge(c, step, rows.changed[i]);
         if (verdicts[i].kind != TD_VERDICT_OK) {
             *ret_done = i + 1;
             return TD_OK;
@@ -292,23 +303,23 @@ static enum td_err run_step(struct tdd_sql *h, struct td_store *store, const str
     if (rc != TD_OK) {
         TDI_ASSERT(ran < rows.count);
         *ret_done = ran + 1;
-        return failed(h, &why, a, &verdicts[ran], err);
+        return failed(c, &why, &verdicts[ran]);
     }
     *ret_done = rows.count + (rows.unfit ? 1 : 0);
     return TD_OK;
 }
 
 /* All steps of one message, in order, until one fails. */
-static enum td_err run_message(struct tdd_sql *h, struct td_store *store, const struct td_run *run,
-                               struct tdi_arena *a, struct td_verdict *ret, struct td_error *err)
+static enum td_err run_message(const struct call *c, const struct td_run *run,
+                               struct td_verdict *ret)
 {
     *ret = (struct td_verdict){.kind = TD_VERDICT_OK};
-    for (size_t i = 0; i < h->steps_count && ret->kind == TD_VERDICT_OK; i++) {
+    for (size_t i = 0; i < c->h->steps_count && ret->kind == TD_VERDICT_OK; i++) {
         size_t done = 0;
-        if (!applies(&h->steps[i], run->message)) {
+        if (!applies(&c->h->steps[i], run->message)) {
             continue;
         }
-        enum td_err rc = run_step(h, store, &h->steps[i], run, 1, a, ret, &done, err);
+        enum td_err rc = run_step(c, &c->h->steps[i], run, 1, ret, &done);
         if (rc != TD_OK) {
             return rc;
         }
@@ -332,16 +343,17 @@ static enum td_err sql_run(struct td_handler *handler, struct td_store *store,
                            struct td_verdict *ret_verdicts, size_t *ret_done, struct td_error *err)
 {
     struct tdd_sql *h = (struct tdd_sql *)handler;
+    const struct call c = {.h = h, .store = store, .arena = a, .err = err};
     size_t at = 0;
     while (at < count) {
         struct step *step = only_step(h, runs[at].message);
         size_t done = 1;
         enum td_err rc;
         if (step == NULL) {
-            rc = run_message(h, store, &runs[at], a, &ret_verdicts[at], err);
+            rc = run_message(&c, &runs[at], &ret_verdicts[at]);
         } else {
             size_t n = same_step(h, step, runs + at, count - at);
-            rc = run_step(h, store, step, runs + at, n, a, ret_verdicts + at, &done, err);
+            rc = run_step(&c, step, runs + at, n, ret_verdicts + at, &done);
         }
         if (rc != TD_OK) {
             return rc;

@@ -58,8 +58,9 @@ struct tdd_sqlite {
     int64_t data_version;   /* when we last held the write lock */
     td_time_us tx_began_us; /* monotonic */
     td_time_us tx_ended_us;
-    td_time_us tx_held_us; /* how long the last one held the lock */
-    int checkpoint_at;     /* pages in the WAL from which on it is tried again */
+    td_time_us lock_wait_us; /* see struct td_store_options; 0: as all others */
+    td_time_us tx_held_us;   /* how long the last one held the lock */
+    int checkpoint_at;       /* pages in the WAL from which on it is tried again */
 
     /* waker */
     int wake_fd; /* eventfd of interrupt() */
@@ -119,6 +120,8 @@ int32_t tdd_schema_wanted(void);
 /* ---- tx.c */
 /* Begin a short transaction of a slot's own. */
 enum td_err tdd_tx_begin(struct tdd_sqlite *s, const char *op, struct td_error *err);
+/* The same, but waits for the write lock no longer than lock_wait_us of the session's options. */
+enum td_err tdd_tx_begin_soon(struct tdd_sqlite *s, const char *op, struct td_error *err);
 /* rc TD_OK: commit, and bring it to disk if `sync`; otherwise roll back and return rc. */
 enum td_err tdd_tx_end(struct tdd_sqlite *s, enum td_err rc, bool sync, struct td_error *err);
 /* Is the caller's transaction open, and still there? */
@@ -142,23 +145,23 @@ enum td_err tdd_outbox_insert(struct tdd_sqlite *s, const struct td_message *m, 
                               const char *op, struct td_error *err);
 
 /* ---- outbox_row.c */
-/* Columns of the row that `stmt` stands on, in the order of TDD_OUTBOX_COLUMNS. */
+/* Columns of the row that `stmt` stands on, in the order of TDD_OUTBOX_COLUMNS. Its position has
+ * the order only. */
 enum td_err tdd_outbox_decode(struct tdd_sqlite *s, sqlite3_stmt *stmt, struct tdi_arena *a,
                               struct td_outbox_row *ret, struct td_error *err);
-void tdd_position_make(const struct tdd_sqlite *s, int64_t seq, struct td_position *ret);
-/* REBUILT when it belongs to another table. */
+/* The sequence number of a position; REBUILT when it belongs to another table. */
 enum td_err tdd_position_seq(const struct tdd_sqlite *s, const struct td_position *p,
                              const char *op, int64_t *ret_seq, struct td_error *err);
 
 /* ---- relay.c */
 enum td_err tdd_relay_declare(struct td_store *store, struct td_str relay, struct td_error *err);
-enum td_err tdd_relay_position(struct td_store *store, struct td_str relay,
+enum td_err tdd_relay_position(struct td_store *store, struct td_str relay, struct tdi_arena *a,
                                struct td_position *ret_position, struct td_error *err);
 enum td_err tdd_relay_settle(struct td_store *store, const struct td_relay_settle *settle,
                              struct td_error *err);
 enum td_err tdd_outbox_purge(struct td_store *store, td_time_us keep_us, size_t max,
                              size_t *ret_removed, struct td_error *err);
-enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay,
+enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay, int64_t fence,
                              const struct td_position *to, struct td_str actor,
                              struct td_error *err);
 enum td_err tdd_relay_stats(struct td_store *store, struct td_str relay,
@@ -190,7 +193,10 @@ enum td_err tdd_fence_check(struct tdd_sqlite *s, struct td_str lease, int64_t f
                             const char *op, struct td_error *err);
 /* Is it owned now? */
 enum td_err tdd_lease_alive(struct tdd_sqlite *s, struct td_str name, bool *ret_alive,
-                            struct td_error *err);
+                            int64_t *ret_fence, struct td_error *err);
+/* Take it from whoever has it; in a transaction. */
+enum td_err tdd_lease_end(struct tdd_sqlite *s, struct td_str name, const char *op,
+                          struct td_error *err);
 
 /* ---- owner_lock.c: one byte of a file for each lease, locked as long as its owner lives */
 #define TDD_CHECKPOINT_BYTE 0 /* leases begin at 1; held for the time of a checkpoint */

@@ -53,6 +53,11 @@ static enum td_err rows_waiting(struct tdd_sqlite *s, int64_t after, size_t max,
     return rc;
 }
 
+static struct td_bytes position_data(struct td_str identity)
+{
+    return (struct td_bytes){identity.data, identity.len};
+}
+
 enum td_err tdd_outbox_read(struct td_store *store, const struct td_position *after, size_t max,
                             size_t bytes_max, struct tdi_arena *a, struct td_outbox_row **ret_rows,
                             size_t *ret_count, struct td_error *err)
@@ -73,8 +78,9 @@ enum td_err tdd_outbox_read(struct td_store *store, const struct td_position *af
     if (rc != TD_OK) {
         return rc;
     }
+    struct td_str identity = TD_STR_NONE;
     struct td_outbox_row *rows = tdi_arena_array(a, limit, sizeof(*rows));
-    if (rows == NULL) {
+    if (rows == NULL || !tdi_arena_str(a, tdi_str(s->identity), &identity)) {
         return tdd_nomem("outbox_read", err);
     }
     if (limit > 0) {
@@ -92,6 +98,7 @@ enum td_err tdd_outbox_read(struct td_store *store, const struct td_position *af
         }
         rc = tdd_outbox_decode(s, stmt, a, &rows[count], err);
         if (rc == TD_OK) {
+            rows[count].position.data = position_data(identity);
             bytes += rows[count++].message.body.len;
         }
     }
@@ -118,6 +125,7 @@ enum td_err tdd_outbox_find(struct td_store *store, struct td_str id, struct tdi
                             struct td_outbox_row *ret_row, bool *ret_found, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
+    struct td_outbox_row found = {.defect = TD_STR_NONE};
     sqlite3_stmt *stmt = NULL;
     bool row = false;
     enum td_err rc = tdd_stmt(s, TDD_SQL_OUTBOX_FIND, &stmt, "outbox_find", err);
@@ -127,10 +135,16 @@ enum td_err tdd_outbox_find(struct td_store *store, struct td_str id, struct tdi
     tdi_bind_str(stmt, 1, id);
     rc = tdd_step(s, stmt, &row, "outbox_find", err);
     if (rc == TD_OK && row) {
-        rc = tdd_outbox_decode(s, stmt, a, ret_row, err);
+        rc = tdd_outbox_decode(s, stmt, a, &found, err);
         (void)sqlite3_reset(stmt);
+        struct td_str identity = TD_STR_NONE;
+        if (rc == TD_OK && !tdi_arena_str(a, tdi_str(s->identity), &identity)) {
+            rc = tdd_nomem("outbox_find", err);
+        }
+        found.position.data = position_data(identity);
     }
     if (rc == TD_OK) {
+        *ret_row = row ? found : *ret_row;
         *ret_found = row;
     }
     return rc;

@@ -172,7 +172,7 @@ enum td_err tdd_outbox_decode(struct tdd_sqlite *s, sqlite3_stmt *stmt, struct t
     struct td_outbox_row row = {.defect = TD_STR_NONE};
     struct decode d = {.stmt = stmt, .a = a, .row = &row};
     int64_t seq = sqlite3_column_int64(stmt, 0);
-    tdd_position_make(s, seq, &row.position);
+    row.position.order = seq;
     row.message.sequence = seq;
     row.message.published_at = TD_TIME_NONE;
     d.exhausted = !tdi_arena_str(a, tdi_str(s->service), &row.message.source);
@@ -192,37 +192,25 @@ enum td_err tdd_outbox_decode(struct tdd_sqlite *s, sqlite3_stmt *stmt, struct t
     return TD_OK;
 }
 
-/* ---- positions: "SEQ@IDENTITY" ----------------------------------------------------------- */
-
-void tdd_position_make(const struct tdd_sqlite *s, int64_t seq, struct td_position *ret)
-{
-    int len =
-        snprintf((char *)ret->data, sizeof(ret->data), "%lld@%s", (long long)seq, s->identity);
-    ret->len = (uint16_t)len;
-    ret->order = seq;
-}
+/* ---- positions: data is the identity of the table, order the sequence number -------------- */
 
 enum td_err tdd_position_seq(const struct tdd_sqlite *s, const struct td_position *p,
                              const char *op, int64_t *ret_seq, struct td_error *err)
 {
-    if (p->len == 0) {
+    struct td_str identity = {p->data.data, p->data.len};
+    if (identity.len == 0) {
         *ret_seq = 0;
         return TD_OK;
     }
-    struct td_str text = {(const char *)p->data, p->len};
-    const char *at = memchr(p->data, '@', p->len);
-    int64_t seq = 0;
-    if (at == NULL || !tdi_str_to_i64((struct td_str){text.data, (size_t)(at - text.data)}, &seq) ||
-        seq < 0) {
+    if (p->order < 0) {
         return tdd_fail(TD_ERR_INVALID, op, err, "the position is not one of SQLite");
     }
-    struct td_str identity = {at + 1, text.len - (size_t)(at - text.data) - 1};
     if (!tdi_str_is(identity, s->identity)) {
         return tdd_fail(TD_ERR_REBUILT, op, err,
                         "%s: the position of the relay belongs to another database; see tidings "
                         "outbox rebase",
                         s->db.path);
     }
-    *ret_seq = seq;
+    *ret_seq = p->order;
     return TD_OK;
 }

@@ -18,19 +18,28 @@
 #define PURGE_PINNED_MAX 1024 /* rows that are too young and are looked past */
 #define PUBLISHED_FIND_MAX 64
 #define RELAY_NAME_BYTES_MAX 512
+#define POSITION_TEXT_BYTES 128 /* an identity has 32 */
 
-static void position_from(struct td_str text, int64_t order, struct td_position *ret)
+/* ---- positions are stored as "SEQ@IDENTITY" ------------------------------------------------- */
+
+/* text may be the statement's own: the data is copied. false: out of memory. */
+static bool position_from(struct td_str text, int64_t order, struct tdi_arena *a,
+                          struct td_position *ret)
 {
-    ret->len = (uint16_t)(text.len < sizeof(ret->data) ? text.len : 0);
-    if (ret->len > 0) {
-        memcpy(ret->data, text.data, ret->len);
-    }
+    const char *at = text.len > 0 ? memchr(text.data, '@', text.len) : NULL;
+    size_t skip = at != NULL ? (size_t)(at - text.data) + 1 : 0;
     ret->order = order;
+    return tdi_arena_bytes(a, (struct td_bytes){text.data + skip, text.len - skip}, &ret->data);
 }
 
-static struct td_str position_text(const struct td_position *p)
+static struct td_str position_text(const struct td_position *p, char out[POSITION_TEXT_BYTES])
 {
-    return (struct td_str){p->len > 0 ? (const char *)p->data : "", p->len};
+    if (p->data.len == 0) {
+        return TD_STR_LIT("");
+    }
+    int len = snprintf(out, POSITION_TEXT_BYTES, "%lld@%.*s", (long long)p->order, (int)p->data.len,
+                       (const char *)p->data.data);
+    return (struct td_str){out, len < POSITION_TEXT_BYTES ? (size_t)len : POSITION_TEXT_BYTES - 1};
 }
 
 /* Name of the consumer whose parked rows are the dead letters of the relay. */
@@ -45,13 +54,48 @@ static enum td_err dead_consumer(struct td_str relay, char out[RELAY_NAME_BYTES_
     return TD_OK;
 }
 
+/* What tidings_position says of one relay. */
+struct stored {
+    bool found;
+    struct td_position at; /* data only if an arena was given */
+    int64_t published;
+};
+
+static enum td_err position_read(struct tdd_sqlite *s, struct td_str relay, struct tdi_arena *a,
+                                 const char *op, struct stored *ret, struct td_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    *ret = (struct stored){.found = false};
+    enum td_err rc = tdd_stmt(s, TDD_SQL_RELAY_POSITION, &stmt, op, err);
+    if (rc != TD_OK) {
+        return rc;
+    }
+    tdi_bind_str(stmt, 1, relay);
+    rc = tdd_step(s, stmt, &ret->found, op, err);
+    if (rc == TD_OK && ret->found) {
+        ret->at.order = sqlite3_column_int64(stmt, 1);
+        ret->published = sqlite3_column_int64(stmt, 2);
+        if (a != NULL && !position_from(tdi_column_str(stmt, 0), ret->at.order, a, &ret->at)) {
+            rc = tdd_nomem(op, err);
+        }
+        (void)sqlite3_reset(stmt);
+    }
+    return rc;
+}
+
+static enum td_err not_declared(struct td_str relay, const char *op, struct td_error *err)
+{
+    return tdd_fail(TD_ERR_NOT_FOUND, op, err, "the relay '%.*s' is not declared in this database",
+                    (int)relay.len, relay.data);
+}
+
 enum td_err tdd_relay_declare(struct td_store *store, struct td_str relay, struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
     sqlite3_stmt *stmt = NULL;
-    struct td_position known;
-    enum td_err rc = tdd_relay_position(store, relay, &known, err);
-    if (rc != TD_ERR_NOT_FOUND) {
+    struct stored known;
+    enum td_err rc = position_read(s, relay, NULL, "relay_declare", &known, err);
+    if (rc != TD_OK || known.found) {
         return rc;
     }
     rc = tdd_tx_begin(s, "relay_declare", err);
@@ -67,42 +111,16 @@ enum td_err tdd_relay_declare(struct td_store *store, struct td_str relay, struc
     return tdd_tx_end(s, rc, true, err);
 }
 
-/* *ret_published may be NULL. */
-static enum td_err position_read(struct tdd_sqlite *s, struct td_str relay, const char *op,
-                                 bool *ret_found, struct td_position *ret, int64_t *ret_published,
-                                 struct td_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    enum td_err rc = tdd_stmt(s, TDD_SQL_RELAY_POSITION, &stmt, op, err);
-    if (rc != TD_OK) {
-        return rc;
-    }
-    tdi_bind_str(stmt, 1, relay);
-    rc = tdd_step(s, stmt, ret_found, op, err);
-    if (rc == TD_OK && *ret_found) {
-        position_from(tdi_column_str(stmt, 0), sqlite3_column_int64(stmt, 1), ret);
-        if (ret_published != NULL) {
-            *ret_published = sqlite3_column_int64(stmt, 2);
-        }
-        (void)sqlite3_reset(stmt);
-    }
-    return rc;
-}
-
-enum td_err tdd_relay_position(struct td_store *store, struct td_str relay,
+enum td_err tdd_relay_position(struct td_store *store, struct td_str relay, struct tdi_arena *a,
                                struct td_position *ret_position, struct td_error *err)
 {
-    bool found = false;
-    struct td_position p = {.len = 0};
-    enum td_err rc =
-        position_read(tdd_session(store), relay, "relay_position", &found, &p, NULL, err);
-    if (rc == TD_OK && !found) {
-        return tdd_fail(TD_ERR_NOT_FOUND, "relay_position", err,
-                        "the relay '%.*s' is not declared in this database", (int)relay.len,
-                        relay.data);
+    struct stored stored;
+    enum td_err rc = position_read(tdd_session(store), relay, a, "relay_position", &stored, err);
+    if (rc == TD_OK && !stored.found) {
+        return not_declared(relay, "relay_position", err);
     }
     if (rc == TD_OK) {
-        *ret_position = p;
+        *ret_position = stored.at;
     }
     return rc;
 }
@@ -163,6 +181,7 @@ static enum td_err move_position(struct tdd_sqlite *s, const struct td_relay_set
                                  struct td_error *err)
 {
     sqlite3_stmt *stmt = NULL;
+    char text[POSITION_TEXT_BYTES];
     int64_t seq = 0;
     int64_t changed = 0;
     enum td_err rc = tdd_position_seq(s, &settle->position, "relay_settle", &seq, err);
@@ -173,7 +192,7 @@ static enum td_err move_position(struct tdd_sqlite *s, const struct td_relay_set
         return rc;
     }
     tdi_bind_str(stmt, 1, settle->relay);
-    tdi_bind_str(stmt, 2, position_text(&settle->position));
+    tdi_bind_str(stmt, 2, position_text(&settle->position, text));
     tdi_bind_i64(stmt, 3, seq);
     tdi_bind_i64(stmt, 4, settle->published);
     tdi_bind_i64(stmt, 5, tdd_now(s));
@@ -211,7 +230,7 @@ enum td_err tdd_relay_settle(struct td_store *store, const struct td_relay_settl
                              struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
-    enum td_err rc = tdd_tx_begin(s, "relay_settle", err);
+    enum td_err rc = tdd_tx_begin_soon(s, "relay_settle", err);
     if (rc != TD_OK) {
         return rc;
     }
@@ -238,7 +257,7 @@ enum td_err tdd_outbox_purge(struct td_store *store, td_time_us keep_us, size_t 
     struct tdd_sqlite *s = tdd_session(store);
     sqlite3_stmt *stmt = NULL;
     int64_t removed = 0;
-    enum td_err rc = tdd_tx_begin(s, "outbox_purge", err);
+    enum td_err rc = tdd_tx_begin_soon(s, "outbox_purge", err);
     if (rc != TD_OK) {
         return rc;
     }
@@ -261,30 +280,13 @@ enum td_err tdd_outbox_purge(struct td_store *store, td_time_us keep_us, size_t 
 
 /* ---- operator -------------------------------------------------------------------------------- */
 
-static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay,
-                                const struct td_position *to, struct td_str actor,
-                                struct td_error *err)
+static enum td_err write_position(struct tdd_sqlite *s, struct td_str relay,
+                                  const struct td_position *to, struct td_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    struct td_position from = {.len = 0};
-    bool found = false;
-    bool alive = false;
+    char text[POSITION_TEXT_BYTES];
     int64_t seq = 0;
-    enum td_err rc = tdd_lease_alive(s, relay, &alive, err);
-    if (rc == TD_OK && alive) {
-        return tdd_fail(TD_ERR_OWNED, "relay_rebase", err, "the relay '%.*s' runs; stop it first",
-                        (int)relay.len, relay.data);
-    }
-    if (rc == TD_OK) {
-        rc = position_read(s, relay, "relay_rebase", &found, &from, NULL, err);
-    }
-    if (rc == TD_OK && !found) {
-        return tdd_fail(TD_ERR_NOT_FOUND, "relay_rebase", err, "there is no relay '%.*s'",
-                        (int)relay.len, relay.data);
-    }
-    if (rc == TD_OK) {
-        rc = tdd_position_seq(s, to, "relay_rebase", &seq, err);
-    }
+    enum td_err rc = tdd_position_seq(s, to, "relay_rebase", &seq, err);
     if (rc == TD_OK) {
         rc = tdd_stmt(s, TDD_SQL_RELAY_REBASE, &stmt, "relay_rebase", err);
     }
@@ -292,29 +294,74 @@ static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay,
         return rc;
     }
     tdi_bind_str(stmt, 1, relay);
-    tdi_bind_str(stmt, 2, position_text(to));
+    tdi_bind_str(stmt, 2, position_text(to, text));
     tdi_bind_i64(stmt, 3, seq);
     tdi_bind_i64(stmt, 4, tdd_now(s));
-    rc = tdd_run(s, stmt, NULL, "relay_rebase", err);
-    if (rc != TD_OK) {
-        return rc;
-    }
+    return tdd_run(s, stmt, NULL, "relay_rebase", err);
+}
+
+static enum td_err audit_rebase(struct tdd_sqlite *s, struct td_str relay,
+                                const struct td_position *from, const struct td_position *to,
+                                struct td_str actor, struct td_error *err)
+{
     struct tdi_buf detail;
+    char text[POSITION_TEXT_BYTES];
     bool first = true;
     tdi_buf_init(&detail, 4096);
     tdi_buf_add_char(&detail, '{');
-    tdi_json_add_member(&detail, &first, "from", position_text(&from));
-    tdi_json_add_member(&detail, &first, "to", position_text(to));
+    tdi_json_add_member(&detail, &first, "from", position_text(from, text));
+    tdi_json_add_member(&detail, &first, "to", position_text(to, text));
     tdi_buf_add_char(&detail, '}');
     struct tdd_audit entry = {
         .actor = actor, .action = "rebase", .consumer = relay, .detail = tdi_buf_str(&detail)};
-    rc = detail.failed ? tdd_nomem("relay_rebase", err)
-                       : tdd_audit_add(s, &entry, "relay_rebase", err);
+    enum td_err rc = detail.failed ? tdd_nomem("relay_rebase", err)
+                                   : tdd_audit_add(s, &entry, "relay_rebase", err);
     tdi_buf_release(&detail);
     return rc;
 }
 
-enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay,
+/* Nobody may work with the old position while it is changed. */
+static enum td_err end_owner(struct tdd_sqlite *s, struct td_str relay, int64_t fence,
+                             struct td_error *err)
+{
+    bool alive = false;
+    int64_t found = 0;
+    enum td_err rc = tdd_lease_alive(s, relay, &alive, &found, err);
+    if (rc != TD_OK || !alive) {
+        return rc;
+    }
+    if (fence == 0 || fence != found) {
+        return tdd_fail(TD_ERR_OWNED, "relay_rebase", err, "the relay '%.*s' runs; stop it first",
+                        (int)relay.len, relay.data);
+    }
+    return tdd_lease_end(s, relay, "relay_rebase", err);
+}
+
+static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay, int64_t fence,
+                                const struct td_position *to, struct td_str actor,
+                                struct td_error *err)
+{
+    struct tdi_arena a;
+    struct stored from;
+    tdi_arena_init(&a, 2 * TD_POSITION_BYTES_MAX);
+    enum td_err rc = end_owner(s, relay, fence, err);
+    if (rc == TD_OK) {
+        rc = position_read(s, relay, &a, "relay_rebase", &from, err);
+    }
+    if (rc == TD_OK && !from.found) {
+        rc = not_declared(relay, "relay_rebase", err);
+    }
+    if (rc == TD_OK) {
+        rc = write_position(s, relay, to, err);
+    }
+    if (rc == TD_OK) {
+        rc = audit_rebase(s, relay, &from.at, to, actor, err);
+    }
+    tdi_arena_release(&a);
+    return rc;
+}
+
+enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay, int64_t fence,
                              const struct td_position *to, struct td_str actor,
                              struct td_error *err)
 {
@@ -323,7 +370,7 @@ enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay,
     if (rc != TD_OK) {
         return rc;
     }
-    return tdd_tx_end(s, rebase_in_tx(s, relay, to, actor, err), true, err);
+    return tdd_tx_end(s, rebase_in_tx(s, relay, fence, to, actor, err), true, err);
 }
 
 enum td_err tdd_relay_stats(struct td_store *store, struct td_str relay,
@@ -331,17 +378,20 @@ enum td_err tdd_relay_stats(struct td_store *store, struct td_str relay,
 {
     struct tdd_sqlite *s = tdd_session(store);
     struct td_relay_stats stats = {.oldest_pending_us = TD_TIME_NONE};
+    struct stored stored;
     sqlite3_stmt *stmt = NULL;
     bool row = false;
-    enum td_err rc = position_read(s, relay, "relay_stats", &stats.declared, &stats.position,
-                                   &stats.published_total, err);
+    enum td_err rc = position_read(s, relay, NULL, "relay_stats", &stored, err);
+    stats.declared = stored.found;
+    stats.position = stored.at.order;
+    stats.published_total = stored.published;
     if (rc == TD_OK) {
         rc = tdd_stmt(s, TDD_SQL_OUTBOX_PENDING, &stmt, "relay_stats", err);
     }
     if (rc != TD_OK) {
         return rc;
     }
-    tdi_bind_i64(stmt, 1, stats.position.order);
+    tdi_bind_i64(stmt, 1, stats.position);
     tdi_bind_i64(stmt, 2, TDD_COUNT_MAX);
     rc = tdd_step(s, stmt, &row, "relay_stats", err);
     if (rc == TD_OK && row) {

@@ -148,6 +148,7 @@ static enum td_err session_open(struct td_store *store, const struct td_store_op
     struct tdd_sqlite *s = tdd_session(store);
     s->clock = o->clock;
     s->random = o->random;
+    s->lock_wait_us = o->lock_wait_us;
     s->real_files = o->vfs.len == 0;
     s->owner_fd = -1;
     s->checkpoint_at = TDI_DB_WAL_CHECKPOINT_PAGES;

@@ -175,6 +175,17 @@ enum td_err tdd_tx_begin(struct tdd_sqlite *s, const char *op, struct td_error *
     return lock_begin(s, op, err);
 }
 
+enum td_err tdd_tx_begin_soon(struct tdd_sqlite *s, const char *op, struct td_error *err)
+{
+    td_time_us usual = s->db.options.busy_timeout_us;
+    if (s->lock_wait_us > 0 && s->lock_wait_us < usual) {
+        s->db.options.busy_timeout_us = s->lock_wait_us;
+    }
+    enum td_err rc = lock_begin(s, op, err);
+    s->db.options.busy_timeout_us = usual;
+    return rc;
+}
+
 enum td_err tdd_tx_end(struct tdd_sqlite *s, enum td_err rc, bool sync, struct td_error *err)
 {
     if (rc == TD_OK) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,8 +157,8 @@ static void child_main(struct emb_rig *e, int pipe_fd)
     broker_publish_many(p, "orders", "order.paid", "m", 0, 100);
     struct td_broker *c = broker_subscribe(&e->base, "shop.a", "orders", 40);
     struct td_delivery *d = broker_fetch(c, &a, 40);
+    /* No commit follows the deliveries that could carry their mark; acks come later. */
     broker_ack(c, d, 10);
-    broker_publish_many(p, "orders", "order.paid", "m", 100, 1);
     (void)!write(pipe_fd, "x", 1);
     for (;;) {
         (void)pause();
@@ -173,6 +174,8 @@ static void kill_owner(struct emb_rig *e)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        /* A failed test must not leave it behind. */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         child_main(e, fds[1]);
         _exit(1);
     }
@@ -202,12 +205,12 @@ static void a_killed_owner_loses_nothing(bool threads)
     struct td_broker *b = broker_open(&e.base, TD_BROKER_ADMIN);
     assert_int_equal(b->driver->lag(b, TD_STR_LIT("shop.a"), &a, &lag, &n, NULL), TD_OK);
     /* An ack is carried out later, so it may be lost. */
-    assert_true(lag->waiting >= 91 && lag->waiting <= 101);
+    assert_true(lag->waiting >= 90 && lag->waiting <= 100);
     size_t count = (size_t)lag->waiting;
     struct td_delivery *d = broker_fetch(c, &a, count);
     for (size_t i = 0; i < count; i++) {
-        broker_expect_id(&d[i], "m", 101 - count + i);
-        if (101 - count + i < 40) {
+        broker_expect_id(&d[i], "m", 100 - count + i);
+        if (100 - count + i < 40) {
             assert_true(d[i].redelivered);
         }
     }

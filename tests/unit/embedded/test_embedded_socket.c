@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -221,7 +222,8 @@ static void too_many_clients_are_told_so(void **state)
     for (size_t i = 0; i < MAX; i++) {
         all[i] = broker_open(&e.base, TD_BROKER_PUBLISH);
     }
-    assert_int_equal(tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &more, &err), TD_ERR_BUSY);
+    assert_int_equal(tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &more, &err),
+                     TD_ERR_BUSY);
     assert_int_equal(err.class_, TD_CLASS_RETRY);
     tdi_broker_close(all[0]);
     /* The place becomes free when the owner has seen it. */
@@ -276,6 +278,7 @@ static pid_t fake_owner(const struct emb_rig *e, const void *then, size_t then_l
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         struct pollfd p = {.fd = listen_fd, .events = POLLIN};
         char some[4096];
         struct tdi_buf b;

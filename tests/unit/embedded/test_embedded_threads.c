@@ -43,7 +43,8 @@ static struct td_broker *open_session(struct emb_rig *e, enum td_broker_role rol
                                   .clock = tdi_clock_system(),
                                   .instance = instance ? e->instance : NULL};
     struct td_broker *b = NULL;
-    return tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &b, NULL) == TD_OK ? b : NULL;
+    return tdi_broker_open(tdi_broker_driver(TD_STR_LIT("embedded")), &o, &b, NULL) == TD_OK ? b
+                                                                                             : NULL;
 }
 
 static void *publisher_main(void *arg)

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
+#include <cmocka.h>
 
 #include "base/arena.h"
 #include "base/clock.h"

@@ -23,8 +23,9 @@ static void our_hello(void **state)
     b.o.timeout_us = 10500 * TD_MILLISECOND_US;
     bench_open(&b);
     assert_int_equal(bench_do(&b, "{\"result\":\"ok\"}").kind, TD_VERDICT_OK);
-    assert_text(&b, bench_read(&b, bench_path(&b, "hello")),
-                "{\"hello\":{\"protocol\":1,\"consumer\":\"shop.mail\",\"timeout_seconds\":10.500}}\n");
+    assert_text(
+        &b, bench_read(&b, bench_path(&b, "hello")),
+        "{\"hello\":{\"protocol\":1,\"consumer\":\"shop.mail\",\"timeout_seconds\":10.500}}\n");
     bench_end(&b);
 }
 
@@ -52,8 +53,9 @@ static void four_results(void **state)
     assert_int_equal(v.kind, TD_VERDICT_DEAD);
     assert_int_equal(v.code, TD_DEAD_REJECTED);
     assert_int_equal(v.after_us, 0);
-    assert_text(&b, v.reason, "no \xc3\xa4"
-                              "ddress");
+    assert_text(&b, v.reason,
+                "no \xc3\xa4"
+                "ddress");
     assert_false(v.broken);
 
     v = bench_do(&b, "{\"result\":\"drop\"}");
@@ -66,8 +68,8 @@ static void four_results(void **state)
 static void no_result(void **state)
 {
     (void)state;
-    static const char *const bodies[] = {
-        "{\"result\":\"OK\"}", "{\"result\":true}", "{}", "{\"result\":null}"};
+    static const char *const bodies[] = {"{\"result\":\"OK\"}", "{\"result\":true}", "{}",
+                                         "{\"result\":null}"};
     struct bench b;
     begin(&b, "answers", NULL);
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
@@ -84,12 +86,13 @@ static void long_reason_is_cut(void **state)
 {
     (void)state;
     struct bench b;
-    char body[1200] = "{\"result\":\"dead\",\"reason\":\"x";
     begin(&b, "answers", NULL);
-    for (int i = 0; i < 400; i++) {
-        strncat(body, "\xc3\xa4", 3);
+    struct td_str letters = TD_STR_LIT("\xc3\xa4");
+    for (int i = 0; i < 9; i++) {
+        letters = tdi_arena_printf(&b.arena, "%s%s", letters.data, letters.data);
     }
-    strncat(body, "\"}", 3);
+    const char *body =
+        tdi_arena_printf(&b.arena, "{\"result\":\"dead\",\"reason\":\"x%s\"}", letters.data).data;
     struct td_verdict v = bench_do(&b, body);
     assert_int_equal(v.reason.len, 399); /* 400 would be half a letter */
     assert_true(tdi_utf8_valid(v.reason));
@@ -119,9 +122,10 @@ static void what_the_worker_gets(void **state)
     assert_int_equal(sscanf(deadline, "\"deadline\":%lf", &seconds), 1);
     assert_true(seconds > 0 && seconds <= 30);
     assert_non_null(strstr(reason, "{\"attempt\":3,\"fence\":7,"));
-    assert_non_null(strstr(reason, "\"id\":\"m0\",\"source\":\"service:shop\",\"type\":\"order.paid\","
-                                   "\"partitionkey\":\"k1\",\"headers\":{\"x-a\":\"1\\n\\\"\"},"
-                                   "\"specversion\":\"1.0\"}"));
+    assert_non_null(strstr(reason,
+                           "\"id\":\"m0\",\"source\":\"service:shop\",\"type\":\"order.paid\","
+                           "\"partitionkey\":\"k1\",\"headers\":{\"x-a\":\"1\\n\\\"\"},"
+                           "\"specversion\":\"1.0\"}"));
     bench_end(&b);
 }
 
@@ -134,9 +138,10 @@ static void emitted(void **state)
     struct td_error err;
     begin(&b, "answers", NULL);
     struct td_message *m = bench_json(
-        &b, "{\"result\":\"ok\",\"emit\":[{\"type\":\"mail.sent\",\"partitionkey\":\"k2\",\"topic\":"
-            "\"mails\",\"data\":{\"n\": 12345678901234567890},\"headers\":{\"x\":\"y\"}},{\"type\":"
-            "\"raw\",\"data_base64\":\"AP8=\",\"datacontenttype\":\"image/png\"},{\"type\":\"none\"}]}");
+        &b,
+        "{\"result\":\"ok\",\"emit\":[{\"type\":\"mail.sent\",\"partitionkey\":\"k2\",\"topic\":"
+        "\"mails\",\"data\":{\"n\": 12345678901234567890},\"headers\":{\"x\":\"y\"}},{\"type\":"
+        "\"raw\",\"data_base64\":\"AP8=\",\"datacontenttype\":\"image/png\"},{\"type\":\"none\"}]}");
     m->traceparent = TD_STR_LIT("00-trace");
     m->tenant = TD_STR_LIT("t1");
     char first[2][TDI_UUID_TEXT_LEN + 1] = {"", ""};
@@ -389,8 +394,9 @@ static void wrong_protocol(void **state)
         struct bench b;
         begin(&b, modes[i], NULL);
         struct td_verdict v = bench_do(&b, "{}");
-        assert_text(&b, v.reason, i == 0 ? "the worker speaks protocol 2, not 1"
-                                         : "the worker speaks protocol 0, not 1");
+        assert_text(&b, v.reason,
+                    i == 0 ? "the worker speaks protocol 2, not 1"
+                           : "the worker speaks protocol 0, not 1");
         assert_true(v.uncharged);
         assert_true(v.broken);
         bench_end(&b);
@@ -451,6 +457,23 @@ static void one_at_a_time_by_default(void **state)
     bench_end(&b);
 }
 
+static void least_loaded_worker(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_init(&b, "window", "2");
+    b.o.workers = 2;
+    bench_open(&b);
+    for (int round = 0; round < 3; round++) {
+        bench_start(&b, "{\"do\":\"pid\"}");
+        bench_start(&b, "{\"do\":\"pid\"}");
+        const char *first = bench_cstr(&b, bench_result(&b).verdict.reason);
+        const char *second = bench_cstr(&b, bench_result(&b).verdict.reason);
+        assert_string_not_equal(first, second);
+    }
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +499,7 @@ int main(void)
         cmocka_unit_test(window),
         cmocka_unit_test(window_is_cut),
         cmocka_unit_test(one_at_a_time_by_default),
+        cmocka_unit_test(least_loaded_worker),
     };
     return cmocka_run_group_tests_name("exec_answers", tests, NULL, NULL);
 }

@@ -182,6 +182,14 @@ static void child_holds_stdout(void **state)
     bench_end(&b);
 }
 
+static pid_t ask_pid(struct bench *b)
+{
+    const char *text = bench_cstr(b, bench_do(b, "{\"do\":\"pid\"}").reason);
+    pid_t pid = (pid_t)strtol(text, NULL, 10);
+    assert_true(pid > 1);
+    return pid;
+}
+
 static void wait_for_zombie(pid_t pid)
 {
     siginfo_t info;
@@ -196,7 +204,7 @@ static void broken_pipe(void **state)
     sigset_t pending;
     signal(SIGPIPE, SIG_DFL);
     begin(&b, "window", "2");
-    pid_t pid = atoi(bench_cstr(&b, bench_do(&b, "{\"do\":\"pid\"}").reason));
+    pid_t pid = ask_pid(&b);
     uint64_t first = bench_start(&b, "{\"do\":\"exit\",\"code\":1}");
     wait_for_zombie(pid);
     bench_start(&b, "{\"result\":\"ok\"}"); /* writes to nobody */
@@ -225,7 +233,7 @@ static void signals_as_they_were(void **state)
     sigaddset(&broken, SIGPIPE);
     signal(SIGPIPE, on_signal);
     begin(&b, "window", "2");
-    pid_t pid = atoi(bench_cstr(&b, bench_do(&b, "{\"do\":\"pid\"}").reason));
+    pid_t pid = ask_pid(&b);
     sigprocmask(SIG_SETMASK, NULL, &now);
     assert_int_equal(sigismember(&now, SIGPIPE), 0);
     bench_start(&b, "{\"do\":\"exit\",\"code\":1}");

@@ -94,10 +94,8 @@ static void wrong_options(void **state)
         td_time_us timeout;
         const char *text;
     } cases[] = {
-        {0, 1, 1, "command needs 1 to 64 words"},
-        {65, 1, 1, "command needs 1 to 64 words"},
-        {1, 0, 1, "workers must be 1 to 64"},
-        {1, 65, 1, "workers must be 1 to 64"},
+        {0, 1, 1, "command needs 1 to 64 words"}, {65, 1, 1, "command needs 1 to 64 words"},
+        {1, 0, 1, "workers must be 1 to 64"},     {1, 65, 1, "workers must be 1 to 64"},
         {1, 1, 0, "timeout must be more than 0"},
     };
     struct bench b;
@@ -107,9 +105,8 @@ static void wrong_options(void **state)
         b.o.command_count = cases[i].words;
         b.o.workers = cases[i].workers;
         b.o.timeout_us = cases[i].timeout;
-        assert_int_equal(
-            tdi_handler_open(tdi_handler_driver(TD_STR_LIT("exec")), &b.o, &b.h, &err),
-            TD_ERR_CONFIG);
+        assert_int_equal(tdi_handler_open(tdi_handler_driver(TD_STR_LIT("exec")), &b.o, &b.h, &err),
+                         TD_ERR_CONFIG);
         assert_string_equal(err.text, cases[i].text);
         assert_null(b.h);
     }

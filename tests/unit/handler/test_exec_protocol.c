@@ -101,8 +101,12 @@ static void seconds(void **state)
         const char *number;
         td_time_us us;
     } cases[] = {
-        {"0", 0},       {"30", 30000000},           {"1e3", 1000000000},
-        {"1.5", 1500000}, {"31536000", INT64_C(31536000000000)}, {"0.0000001", 0},
+        {"0", 0},
+        {"30", 30000000},
+        {"1e3", 1000000000},
+        {"1.5", 1500000},
+        {"31536000", INT64_C(31536000000000)},
+        {"0.0000001", 0},
     };
     char text[120];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -218,7 +222,7 @@ static void every_prefix(void **state)
 static void every_byte_changed(void **state)
 {
     (void)state;
-    static const unsigned char values[] = {0,   '"', '\\', '{', '}', '[', ']', ':',  ',',
+    static const unsigned char values[] = {0,   '"', '\\', '{', '}', '[',  ']',  ':',  ',',
                                            '0', '-', 'e',  'n', ' ', 0x7f, 0x80, 0xc3, 0xff};
     char line[512];
     for (size_t s = 0; s < sizeof(seeds) / sizeof(seeds[0]); s++) {
@@ -267,7 +271,8 @@ static void deep_and_wide(void **state)
     }
     swallow(b.data, b.len);
     tdi_buf_clear(&b);
-    tdi_buf_add_cstr(&b, "{\"delivery\":1,\"result\":\"ok\",\"emit\":[{\"type\":\"a\",\"headers\":{");
+    tdi_buf_add_cstr(&b,
+                     "{\"delivery\":1,\"result\":\"ok\",\"emit\":[{\"type\":\"a\",\"headers\":{");
     for (int i = 0; i < 1000; i++) {
         tdi_buf_printf(&b, "%s\"h%d\":\"v\"", i > 0 ? "," : "", i);
     }

@@ -75,8 +75,8 @@ static void rows_0_in_a_batch(void **state)
     sql_bench_step(&b, "UPDATE t SET n = :n WHERE k = :k", NULL);
     sql_bench_rows_0(&b, TD_VERDICT_RETRY);
     sql_bench_open(&b);
-    assert_int_equal(
-        sqlite3_exec(b.app, "INSERT INTO t VALUES (1, 1), (3, 3)", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(b.app, "INSERT INTO t VALUES (1, 1), (3, 3)", NULL, NULL, NULL),
+                     SQLITE_OK);
     const struct td_message m[] = {sql_bench_message("a", "{\"k\":1,\"n\":5}"),
                                    sql_bench_message("a", "{\"k\":2,\"n\":5}"),
                                    sql_bench_message("a", "{\"k\":3,\"n\":5}")};
@@ -100,9 +100,10 @@ static void by_type(void **state)
     sql_bench_step(&b, "INSERT INTO log(text) VALUES ('order ' || :k)", "order.*");
     sql_bench_step(&b, "INSERT INTO log(text) VALUES ('deep ' || :k)", "order.#.deep");
     sql_bench_open(&b);
-    const struct td_message m[] = {
-        sql_bench_message("order.paid", "{\"k\":1}"), sql_bench_message("user.new", "{\"k\":2}"),
-        sql_bench_message("order.sent", "{\"k\":3}"), sql_bench_message("order.a.deep", "{\"k\":4}")};
+    const struct td_message m[] = {sql_bench_message("order.paid", "{\"k\":1}"),
+                                   sql_bench_message("user.new", "{\"k\":2}"),
+                                   sql_bench_message("order.sent", "{\"k\":3}"),
+                                   sql_bench_message("order.a.deep", "{\"k\":4}")};
     try_all(&b, m, 4);
     assert_int_equal(b.done, 4);
     assert_string_equal(sql_bench_ask(&b, "SELECT group_concat(text) FROM log"),
@@ -181,8 +182,8 @@ static void one_call_for_many(void **state)
     struct td_message m[9];
     for (size_t i = 0; i < 9; i++) {
         struct td_str type = tdi_arena_printf(&b.arena, "%c", types[i]);
-        m[i] = sql_bench_message(
-            type.data, tdi_arena_printf(&b.arena, "{\"k\":%zu,\"n\":1}", i).data);
+        m[i] =
+            sql_bench_message(type.data, tdi_arena_printf(&b.arena, "{\"k\":%zu,\"n\":1}", i).data);
     }
     try_all(&b, m, 9);
     assert_int_equal(b.done, 9);
@@ -222,10 +223,9 @@ static void failing_row_in_the_middle(void **state)
     begin(&b);
     sql_bench_step(&b, "INSERT INTO t VALUES (:k, :n)", NULL);
     sql_bench_open(&b);
-    const struct td_message m[] = {sql_bench_message("a", "{\"k\":1,\"n\":1}"),
-                                   sql_bench_message("a", "{\"k\":1,\"n\":1}"),
-                                   sql_bench_message("a", "{\"k\":3,\"n\":1}"),
-                                   sql_bench_message("a", "{\"k\":4,\"n\":1}")};
+    const struct td_message m[] = {
+        sql_bench_message("a", "{\"k\":1,\"n\":1}"), sql_bench_message("a", "{\"k\":1,\"n\":1}"),
+        sql_bench_message("a", "{\"k\":3,\"n\":1}"), sql_bench_message("a", "{\"k\":4,\"n\":1}")};
     try_all(&b, m, 4);
     assert_int_equal(b.done, 2);
     assert_int_equal(b.verdicts[0].kind, TD_VERDICT_OK);
@@ -397,9 +397,9 @@ static void overrides(void **state)
 {
     (void)state;
     const struct td_classify own[] = {
-        {TD_STR_LIT("23"), TD_VERDICT_RETRY},    {TD_STR_LIT("23505"), TD_VERDICT_OK},
-        {TD_STR_LIT("40001"), TD_VERDICT_DEAD},  {TD_STR_LIT("08"), TD_VERDICT_RETRY},
-        {TD_STR_LIT("57014"), TD_VERDICT_DROP},  {TD_STR_LIT("235059"), TD_VERDICT_DEAD},
+        {TD_STR_LIT("23"), TD_VERDICT_RETRY},   {TD_STR_LIT("23505"), TD_VERDICT_OK},
+        {TD_STR_LIT("40001"), TD_VERDICT_DEAD}, {TD_STR_LIT("08"), TD_VERDICT_RETRY},
+        {TD_STR_LIT("57014"), TD_VERDICT_DROP}, {TD_STR_LIT("235059"), TD_VERDICT_DEAD},
     };
     static const struct {
         const char *sqlstate;

@@ -144,13 +144,15 @@ static void missing_is_dead(void **state)
     expect_schema(&b, "[1]", "/user_id is missing, needed by :user");
     expect_schema(&b, "7", "/user_id is missing, needed by :user");
     expect_schema(&b, NULL, "/user_id is missing, needed by :user"); /* a tombstone */
-    expect_schema(&b, "", "/user_id cannot be read: the body is not JSON: the text is empty, at byte "
-                          "0, needed by :user");
+    expect_schema(&b, "",
+                  "/user_id cannot be read: the body is not JSON: the text is empty, at byte "
+                  "0, needed by :user");
     struct td_message m = sql_bench_message("a", "{\"user_id\":1");
     struct td_verdict v = sql_bench_run(&b, &m);
     assert_int_equal(v.kind, TD_VERDICT_DEAD);
     assert_int_equal(v.code, TD_DEAD_SCHEMA);
-    assert_non_null(strstr(sql_bench_cstr(&b, v.reason), "/user_id cannot be read: the body is not"));
+    assert_non_null(
+        strstr(sql_bench_cstr(&b, v.reason), "/user_id cannot be read: the body is not"));
     expect_schema(&b, "{\"user_id\":\"\\ud800\"}",
                   "/user_id holds half of a surrogate pair, needed by :user");
     sql_bench_end(&b);
@@ -256,8 +258,8 @@ static void whole_body(void **state)
 static void wrong_sources(void **state)
 {
     (void)state;
-    static const char *const sources[] = {"v",       "$",      "$nothing", "$header.", "$header",
-                                          "/a~",     "/a~2",   "$Key",     "$ key",    "$deliver_at"};
+    static const char *const sources[] = {"v",   "$",    "$nothing", "$header.", "$header",
+                                          "/a~", "/a~2", "$Key",     "$ key",    "$deliver_at"};
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         struct sql_bench b;
         struct td_error err;
@@ -277,8 +279,8 @@ static void no_memory(void **state)
 {
     (void)state;
     static const char *const froms[] = {"$time", "/v", "/w~0", "/v"};
-    static const char *const bodies[] = {
-        "{\"v\":1}", "{\"v\":\"\\u0041\\u0042\"}", "{\"w~\":1}", "{}"};
+    static const char *const bodies[] = {"{\"v\":1}", "{\"v\":\"\\u0041\\u0042\"}", "{\"w~\":1}",
+                                         "{}"};
     for (size_t i = 0; i < 4; i++) {
         struct sql_bench b;
         struct td_error err;

@@ -184,6 +184,9 @@ def main():
     elif MODE == "raw":
         hello()
         keep_raw()
+    elif MODE == "raw, window 2":
+        hello(window=2)
+        keep_raw()
     elif MODE == "flood":
         hello()
         flood()

@@ -14,7 +14,10 @@ static const struct td_str twins_types[] = {{"both.*", 6}};
 static const struct td_str far_types[] = {{"far.*", 5}};
 
 static const struct tdi_topic topics[] = {
-    {.name = {"orders", 6}, .broker = {"main", 4}, .types = orders_types, .types_count = 1,
+    {.name = {"orders", 6},
+     .broker = {"main", 4},
+     .types = orders_types,
+     .types_count = 1,
      .max_bytes = 1024},
     {.name = {"mails", 5}, .broker = {"main", 4}, .types = mails_types, .types_count = 2},
     {.name = {"twins", 5}, .broker = {"main", 4}, .types = twins_types, .types_count = 1},
@@ -27,9 +30,8 @@ struct rig *rig_new(bool ordered)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
     assert_non_null(rig);
-    rig->time = (struct relay_time){.mono = 1000 * TD_SECOND_US,
-                                    .wall = 1700000000 * TD_SECOND_US,
-                                    .patient = true};
+    rig->time = (struct relay_time){
+        .mono = 1000 * TD_SECOND_US, .wall = 1700000000 * TD_SECOND_US, .patient = true};
     relay_db_init(&rig->db, &rig->time);
     relay_world_init(&rig->world, &rig->db);
     tdi_random_seed(&rig->random, 1);

@@ -18,7 +18,7 @@ struct rig_process {
     struct relay_store_client store;
     struct relay_broker_client broker;
     struct tdi_relay *relay;
-    td_time_us wake;    /* the last WAIT */
+    td_time_us wake; /* the last WAIT */
 };
 
 struct rig {
@@ -42,7 +42,7 @@ enum tdi_step rig_step(struct rig *rig, size_t process);
 typedef bool (*rig_condition_fn)(const struct rig *rig);
 void rig_until(struct rig *rig, rig_condition_fn condition);
 bool rig_settled(const struct rig *rig); /* the position is behind the last row */
-bool rig_idle(const struct rig *rig);    /* the first process waits in the store, or returned WAIT */
+bool rig_idle(const struct rig *rig); /* the first process waits in the store, or returned WAIT */
 /* Step the first process for so long (virtual time). */
 void rig_run_for(struct rig *rig, td_time_us us);
 enum tdi_relay_state rig_state(const struct rig *rig);

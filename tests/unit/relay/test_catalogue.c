@@ -13,7 +13,10 @@ static const struct td_str order_types[] = {{"order.*", 7}, {"refund.#", 8}};
 static const struct td_str mail_types[] = {{"mail.sent", 9}, {"order.paid", 10}};
 
 static const struct tdi_topic topics[] = {
-    {.name = {"orders", 6}, .broker = {"main", 4}, .types = order_types, .types_count = 2,
+    {.name = {"orders", 6},
+     .broker = {"main", 4},
+     .types = order_types,
+     .types_count = 2,
      .max_bytes = 10},
     {.name = {"mails", 5}, .broker = {"far", 3}, .types = mail_types, .types_count = 2},
     {.name = {"keyed", 5}, .broker = {"far", 3}, .key_required = true},
@@ -22,7 +25,9 @@ static const struct tdi_catalogue catalogue = {topics, 3};
 
 static struct td_message message(const char *type, const char *topic, const char *key, size_t len)
 {
-    return (struct td_message){.type = tdi_str(type), .topic = tdi_str(topic), .key = tdi_str(key),
+    return (struct td_message){.type = tdi_str(type),
+                               .topic = tdi_str(topic),
+                               .key = tdi_str(key),
                                .body = {.data = "", .len = len}};
 }
 

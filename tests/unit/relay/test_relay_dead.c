@@ -213,7 +213,8 @@ static void in_an_ordered_pipeline_all_later_rows_wait_for_the_commit(void **sta
     add(rig, "b");
     add(rig, "c");
     refuse(rig, 2, TD_ERR_DENIED, TD_CLASS_PERMANENT);
-    relay_plan(&rig->p[0].store.faults, RELAY_STORE_SETTLE, 1, TD_ERR_BUSY, TD_CLASS_RETRY, false);
+    relay_plan(&rig->p[0].store.faults, RELAY_STORE_SETTLE, 1, TD_ERR_DISK_FULL, TD_CLASS_RETRY,
+               false);
     rig_start(rig, 0);
     rig_until(rig, settle_tried);
     rig->time.patient = false;
@@ -227,8 +228,8 @@ static void in_an_ordered_pipeline_all_later_rows_wait_for_the_commit(void **sta
     assert_int_equal(rig->db.rows[2].dead, 0);
     assert_int_equal(rig->db.rows[2].accepted, 1);
     assert_int_equal(rig->p[0].broker.calls[RELAY_BROKER_OPEN], 2);
-    assert_int_equal(rig_snapshot(rig).last_error.code, TD_ERR_BUSY); /* the store's, not a lost
-                                                                         broker */
+    /* The store's, not a lost broker. */
+    assert_int_equal(rig_snapshot(rig).last_error.code, TD_ERR_DISK_FULL);
     rig_free(rig);
 }
 

@@ -332,6 +332,25 @@ static void purging_goes_in_small_batches_on_its_own_timer(void **state)
     rig_free(rig);
 }
 
+static void the_data_of_a_position_outlives_its_rows(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(true);
+    rig->db.position_bytes = 40000; /* as a snapshot with thousands of open transactions */
+    rig->options.read_rows = 4;
+    rig_start(rig, 0);
+    for (int i = 0; i < 30; i++) {
+        add(rig, 3, "a");
+        rig_until(rig, rig_settled); /* its batches are gone, the fake looks at each byte */
+    }
+    rig_kill(rig, 0);
+    add(rig, 3, "a");
+    rig_start(rig, 0);
+    rig_until(rig, rig_settled);
+    assert_true(relay_db_all_settled(&rig->db));
+    rig_free(rig);
+}
+
 static void a_failed_purge_does_not_stop_publishing(void **state)
 {
     (void)state;
@@ -370,6 +389,7 @@ int main(void)
         cmocka_unit_test(rows_of_another_broker_are_passed_over),
         cmocka_unit_test(rows_without_a_topic_belong_to_the_first_broker),
         cmocka_unit_test(purging_goes_in_small_batches_on_its_own_timer),
+        cmocka_unit_test(the_data_of_a_position_outlives_its_rows),
         cmocka_unit_test(a_failed_purge_does_not_stop_publishing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

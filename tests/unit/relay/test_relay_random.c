@@ -49,10 +49,13 @@ static bool fault(void *ctx, int call, struct relay_plan *ret)
         enum td_err code;
         enum td_err_class class_;
     } kinds[] = {
-        {TD_ERR_BUSY, TD_CLASS_RETRY},        {TD_ERR_UNAVAILABLE, TD_CLASS_RETRY},
-        {TD_ERR_INTERRUPTED, TD_CLASS_RETRY}, {TD_ERR_OUTCOME_UNKNOWN, TD_CLASS_UNKNOWN},
+        {TD_ERR_BUSY, TD_CLASS_RETRY},
+        {TD_ERR_UNAVAILABLE, TD_CLASS_RETRY},
+        {TD_ERR_INTERRUPTED, TD_CLASS_RETRY},
         {TD_ERR_OUTCOME_UNKNOWN, TD_CLASS_UNKNOWN},
-        {TD_ERR_CLOSED, TD_CLASS_FATAL},      {TD_ERR_IO, TD_CLASS_FATAL},
+        {TD_ERR_OUTCOME_UNKNOWN, TD_CLASS_UNKNOWN},
+        {TD_ERR_CLOSED, TD_CLASS_FATAL},
+        {TD_ERR_IO, TD_CLASS_FATAL},
     };
     struct schedule *s = ctx;
 

@@ -233,11 +233,11 @@ static void test_tables_of_somebody_else(void **state)
 static void test_table_lost(void **state)
 {
     struct place *p = *state;
-    struct td_position at = {.len = 0};
+    struct td_position at = {.order = 0};
     init_ok(p);
     open_ok(p);
     sql(p, "DROP TABLE tidings_position");
-    assert_int_equal(p->s->driver->relay_position(p->s, TD_STR_LIT("r"), &at, &p->err),
+    assert_int_equal(p->s->driver->relay_position(p->s, TD_STR_LIT("r"), &p->arena, &at, &p->err),
                      TD_ERR_SCHEMA);
     assert_non_null(strstr(p->err.text, "tidings_position"));
 }
@@ -432,7 +432,7 @@ static void test_checkpoint_beside_a_long_reader(void **state)
         SQLITE_OK);
     fill(p, 60);
     struct tdd_sqlite *s = tdd_session(p->s);
-    assert_true(s->checkpoint_at > TDI_DB_WAL_CHECKPOINT_PAGES);
+    assert_true(s->checkpoint_at > tdi_db_wal_pages(&s->db));
     assert_int_equal(sqlite3_close(reader), SQLITE_OK);
     fill(p, 60);
     assert_true(wal_bytes(p) < 80 * 1024 * 1024);
