@@ -107,6 +107,64 @@ static enum td_err open_broker(struct cli_app *app, size_t i, struct td_error *e
     return check_topology(app, i, err);
 }
 
+static enum td_err store_options(const struct cli_app *app, const struct tdi_config_store *store,
+                                 struct tdi_random *random,
+                                 const struct td_store_driver **ret_driver,
+                                 struct td_store_options *ret, struct td_error *err)
+{
+    *ret_driver = tdi_store_driver(store->driver);
+    if (*ret_driver == NULL) {
+        return td_error_set(err, TD_ERR_CONFIG, "there is no store driver '%s'",
+                            store->driver.data);
+    }
+    *ret = (struct td_store_options){
+        .location = store->location,
+        .service = app->config->service,
+        .clock = app->clock,
+        .random = random,
+    };
+    return TD_OK;
+}
+
+static bool store_used(const struct cli_app *app, const struct tdi_config_store *store)
+{
+    for (size_t i = 0; i < app->config->outboxes_count; i++) {
+        if (app->config->outboxes[i].store == store) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < app->config->consumers_count; i++) {
+        if (app->config->consumers[i].store == store) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every store that is used: can it be opened, and is it ours? */
+static enum td_err check_stores(struct cli_app *app, struct td_error *err)
+{
+    if (!tdi_random_seed_system(&app->random)) {
+        return td_error_set(err, TD_ERR_INTERNAL, "the system gives no random numbers");
+    }
+    for (size_t i = 0; i < app->config->stores_count; i++) {
+        const struct td_store_driver *driver;
+        struct td_store_options o;
+        if (!store_used(app, &app->config->stores[i])) {
+            continue;
+        }
+        enum td_err rc =
+            store_options(app, &app->config->stores[i], &app->random, &driver, &o, err);
+        if (rc == TD_OK) {
+            rc = cli_missing(tdi_store_open(driver, &o, &app->checks[i], err), err);
+        }
+        if (rc != TD_OK) {
+            return rc;
+        }
+    }
+    return TD_OK;
+}
+
 enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, struct tdi_log *log,
                          struct td_error *err)
 {
@@ -129,6 +187,10 @@ enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, s
     if (app->checks == NULL || app->parts == NULL || app->brokers == NULL) {
         return out_of_memory(err);
     }
+    rc = check_stores(app, err); /* first: a wrong service shows there, not as missing queues */
+    if (rc != TD_OK) {
+        return rc;
+    }
     for (size_t i = 0; i < config->brokers_count; i++) {
         rc = open_broker(app, i, err);
         if (rc != TD_OK) {
@@ -139,25 +201,6 @@ enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, s
 }
 
 /* ---- parts ---- */
-
-static enum td_err store_options(const struct cli_app *app, const struct tdi_config_store *store,
-                                 struct tdi_random *random,
-                                 const struct td_store_driver **ret_driver,
-                                 struct td_store_options *ret, struct td_error *err)
-{
-    *ret_driver = tdi_store_driver(store->driver);
-    if (*ret_driver == NULL) {
-        return td_error_set(err, TD_ERR_CONFIG, "there is no store driver '%s'",
-                            store->driver.data);
-    }
-    *ret = (struct td_store_options){
-        .location = store->location,
-        .service = app->config->service,
-        .clock = app->clock,
-        .random = random,
-    };
-    return TD_OK;
-}
 
 static size_t broker_number(const struct cli_app *app, const struct tdi_config_broker *broker)
 {
@@ -273,44 +316,6 @@ enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_co
     }
     app->parts_count += rc == TD_OK ? 1 : 0;
     return rc;
-}
-
-static bool store_used(const struct cli_app *app, const struct tdi_config_store *store)
-{
-    for (size_t i = 0; i < app->config->outboxes_count; i++) {
-        if (app->config->outboxes[i].store == store) {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < app->config->consumers_count; i++) {
-        if (app->config->consumers[i].store == store) {
-            return true;
-        }
-    }
-    return false;
-}
-
-enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err)
-{
-    if (!tdi_random_seed_system(&app->random)) {
-        return td_error_set(err, TD_ERR_INTERNAL, "the system gives no random numbers");
-    }
-    for (size_t i = 0; i < app->config->stores_count; i++) {
-        const struct td_store_driver *driver;
-        struct td_store_options o;
-        if (!store_used(app, &app->config->stores[i])) {
-            continue;
-        }
-        enum td_err rc =
-            store_options(app, &app->config->stores[i], &app->random, &driver, &o, err);
-        if (rc == TD_OK) {
-            rc = cli_missing(tdi_store_open(driver, &o, &app->checks[i], err), err);
-        }
-        if (rc != TD_OK) {
-            return rc;
-        }
-    }
-    return TD_OK;
 }
 
 void cli_app_end_checks(struct cli_app *app)

@@ -43,7 +43,7 @@ struct cli_app {
     struct td_clock clock;
     struct tdi_log *log;
     struct cli_app_broker *brokers; /* by the number of the configuration */
-    struct td_store **checks;       /* sessions of cli_app_check_stores(), by the number of the
+    struct td_store **checks;       /* that looked at the stores, by the number of the
                                        configuration; NULL: none */
     struct tdi_random random;       /* of the main thread */
     struct cli_app_part *parts;
@@ -55,8 +55,8 @@ struct cli_app {
     pthread_cond_t changed; /* a loop has ended, or was asked to stop */
 };
 
-/* Take ownership of the brokers' files and see that every queue exists. OWNED, SCHEMA (init is
- * missing), ... */
+/* See that every store can be opened and is ours, take ownership of the brokers' files and see that every
+ * queue exists. OWNED, SCHEMA (init is missing), ... */
 enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, struct tdi_log *log,
                          struct td_error *err);
 /* Add the loops; names, short or full, restrict them; NULL: all of the kind. */
@@ -64,10 +64,9 @@ enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *
                               struct td_error *err);
 enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_consumer *consumer,
                                  struct td_error *err);
-/* Every store that is used: can it be opened, and is it ours? The sessions stay open until
- * cli_app_end_checks(), for the last one to close a database makes its WAL go, and the loops would have
- * to make it again. */
-enum td_err cli_app_check_stores(struct cli_app *app, struct td_error *err);
+/* Close the sessions that looked at the stores when the program was opened. They stay open until the
+ * loops have theirs, for the last one to close a database makes its WAL go, and the loops would have to
+ * make it again. */
 void cli_app_end_checks(struct cli_app *app);
 enum td_err cli_app_start(struct cli_app *app, struct td_error *err);
 /* First call: drain. Second: leave at once. */

@@ -109,11 +109,7 @@ static int run_app(struct cli *cli, const struct tdi_config *config, struct tdi_
     sigset_t set;
     bool all = !cli_flag(cli, "outbox") && !cli_flag(cli, "consumer");
     block_signals(&set);
-    enum td_err opened = cli_app_open(&app, config, log, &err);
-    if (opened == TD_OK) {
-        opened = cli_app_check_stores(&app, &err);
-    }
-    int rc = opened == TD_OK ? CLI_DONE : cli_fail(cli, &err);
+    int rc = cli_app_open(&app, config, log, &err) == TD_OK ? CLI_DONE : cli_fail(cli, &err);
     if (rc == CLI_DONE) {
         rc = add_relays(cli, &app, all, &err);
     }

@@ -33,7 +33,7 @@ static const struct code_row code_table[] = {
     {SQLITE_IOERR_WRITE, TD_ERR_IO, "58030", "SQLITE_IOERR_WRITE"},
     {SQLITE_IOERR_FSYNC, TD_ERR_IO, "58030", "SQLITE_IOERR_FSYNC"},
     {SQLITE_IOERR_TRUNCATE, TD_ERR_IO, "58030", "SQLITE_IOERR_TRUNCATE"},
-    {SQLITE_IOERR_SHMSIZE, TD_ERR_IO, "58030", "SQLITE_IOERR_SHMSIZE"},
+    {SQLITE_IOERR_SHMSIZE, TD_ERR_DISK_FULL, "53100", "SQLITE_IOERR_SHMSIZE"},
     {SQLITE_CONSTRAINT, TD_ERR_STATEMENT, "23000", "SQLITE_CONSTRAINT"},
     {SQLITE_BUSY, TD_ERR_BUSY, "55P03", "SQLITE_BUSY"},
     {SQLITE_LOCKED, TD_ERR_BUSY, "55P03", "SQLITE_LOCKED"},
@@ -100,6 +100,9 @@ enum td_err tdi_db_error(struct tdi_db *db, int rc, const char *op, const char *
     }
     const struct code_row *row = code_find(rc);
     enum td_err code = row->code;
+    if (code == TD_ERR_DISK_FULL) {
+        message = "the disk is full"; /* SQLite says "disk I/O error" where it is the -shm file */
+    }
     /* A wait for a lock that was interrupted ends as busy. */
     if (code == TD_ERR_BUSY && __atomic_load_n(&db->interrupted, __ATOMIC_ACQUIRE) != 0) {
         code = TD_ERR_INTERRUPTED;

@@ -21,7 +21,8 @@ static const struct td_store_driver *const drivers[] = {
     X(open)                                                                                        \
     X(close)                                                                                       \
     X(interrupt)                                                                                   \
-    X(info) X(migrate) X(schema_sql) X(now) X(begin) X(savepoint) X(savepoint_end) X(finish)       \
+    X(info)                                                                                        \
+    X(migrate) X(schema_sql) X(now) X(begin) X(savepoint) X(savepoint_end) X(finish)               \
         X(relay_declare) X(relay_position) X(outbox_read) X(outbox_durable) X(relay_settle)        \
             X(outbox_purge) X(relay_rebase) X(lease_take) X(lease_renew) X(lease_clear_unclean)    \
                 X(lease_release) X(lease_scan) X(inbox_look) X(inbox_claim) X(inbox_settle)        \
