@@ -195,7 +195,6 @@ struct tdi_consumer {
     bool interrupted; /* the fetch of this step was: do not wait */
     bool lose_broker; /* close the broker session, forget what is not decided */
     bool suspect;     /* a run ended the store session: open a window at the start */
-    bool interrupted; /* the fetch of this step was: do not wait */
     bool prepared, leased, totals_read, clock_read, keys_read, subscribed;
     bool owned; /* the last lease_take() said OWNED */
     bool left;  /* the last report is written */
