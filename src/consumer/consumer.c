@@ -357,10 +357,11 @@ static enum tdi_step idle(struct tdi_consumer *c, td_time_us now, td_time_us *re
     }
     c->fetch_turn = false;
     td_time_us deadline = c->running > 0 ? now : until;
+    c->interrupted = false;
     size_t count = tdi_hand_fetch(c, most, deadline);
     c->parked_turn = c->parked_turn || count == 0;
-    return count > 0 || c->running > 0 || c->lose_broker ? TDI_STEP_AGAIN
-                                                         : wait_until(deadline, ret_wake);
+    bool more = count > 0 || c->running > 0 || c->lose_broker || c->interrupted;
+    return more ? TDI_STEP_AGAIN : wait_until(deadline, ret_wake);
 }
 
 static enum tdi_step work_step(struct tdi_consumer *c, td_time_us now, td_time_us *ret_wake)

@@ -63,6 +63,7 @@ void tdi_store_worked(struct tdi_consumer *c)
 void tdi_broker_failed(struct tdi_consumer *c, const struct td_error *err)
 {
     if (err->code == TD_ERR_INTERRUPTED) {
+        c->interrupted = true;
         return;
     }
     tdi_report_error(c, err);

@@ -4,8 +4,8 @@
  * are read to see what Tidings has done. Uses SQLite and nothing of ours, on purpose: it must not
  * share a cache, a busy handler or a mistake with the program that it measures.
  */
-#ifndef TDI_CLI_BENCH_DB_H
-#define TDI_CLI_BENCH_DB_H
+#ifndef TDI_BENCH_DB_H
+#define TDI_BENCH_DB_H
 
 #include "tidings/error.h"
 #include "tidings/types.h"
@@ -27,7 +27,8 @@ void bench_db_close(struct bench_db *db); /* NULL is fine */
 enum td_err bench_db_make_effect(struct bench_db *db, struct td_error *err);
 enum td_err bench_db_make_orders(struct bench_db *db, struct td_error *err);
 
-enum td_err bench_db_begin(struct bench_db *db, struct td_error *err); /* IMMEDIATE */
+/* IMMEDIATE; tried again when the busy_timeout has passed, for a minute. */
+enum td_err bench_db_begin(struct bench_db *db, struct td_error *err);
 enum td_err bench_db_commit(struct bench_db *db, struct td_error *err);
 enum td_err bench_db_add_event(struct bench_db *db, struct td_str key, struct td_str body,
                                struct td_error *err);
