@@ -44,7 +44,7 @@ enum td_err_class {
     X(SCHEMA, FATAL, 78, "schema", "tables are missing, older or newer than this version")         \
     X(FOREIGN, FATAL, 78, "foreign", "the file or database belongs to something else")             \
     X(CORRUPT, FATAL, 74, "corrupt", "stored data is damaged")                                     \
-    X(REBUILT, FATAL, 78, "rebuilt", "the outbox is not the one that the position belongs to")     \
+    X(REBUILT, PERMANENT, 78, "rebuilt", "the outbox is not the one that the position belongs to") \
     X(READ_ONLY, FATAL, 77, "read-only", "cannot be written")                                      \
     X(CANNOT_CREATE, FATAL, 73, "cannot-create", "a file cannot be created")                       \
     X(IO, FATAL, 74, "io", "reading or writing failed")                                            \

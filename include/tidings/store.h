@@ -388,7 +388,7 @@ struct td_store_driver {
     enum td_err (*relay_position)(struct td_store *s, struct td_str relay, struct tdi_arena *a,
                                   struct td_position *ret_position, struct td_error *err);
     /* Rows after `after`, in publishing order, at most max rows and about bytes_max bytes of body;
-     * their positions share one data. TD_ERR_REBUILT: the table is not the one that the position belongs to. */
+     * their positions share one data. REBUILT: the position is of another table. */
     enum td_err (*outbox_read)(struct td_store *s, const struct td_position *after, size_t max,
                                size_t bytes_max, struct tdi_arena *a,
                                struct td_outbox_row **ret_rows, size_t *ret_count,
@@ -405,8 +405,10 @@ struct td_store_driver {
      * may wake for nothing and may miss. Optional (NULL): the caller waits by itself. */
     enum td_err (*wait)(struct td_store *s, td_time_us deadline_us, bool *ret_woken,
                         struct td_error *err);
-    /* A relay's position to `to` (no data: to the beginning), audited. The lease must be free. */
-    enum td_err (*relay_rebase)(struct td_store *s, struct td_str relay,
+    /* A relay's position to `to` (no data: to the beginning), audited. The lease must be free
+     * (OWNED), or have this fence: of an owner that says that it is halted. That one loses it, is
+     * told so by its next renewal, and goes on from there. fence 0: it must be free. */
+    enum td_err (*relay_rebase)(struct td_store *s, struct td_str relay, int64_t fence,
                                 const struct td_position *to, struct td_str actor,
                                 struct td_error *err);
 

@@ -144,25 +144,23 @@ static bool store_used(const struct cli_app *app, const struct tdi_config_store 
 /* Every store that is used: can it be opened, and is it ours? */
 static enum td_err check_stores(struct cli_app *app, struct td_error *err)
 {
-    struct tdi_random random;
-    if (!tdi_random_seed_system(&random)) {
+    if (!tdi_random_seed_system(&app->random)) {
         return td_error_set(err, TD_ERR_INTERNAL, "the system gives no random numbers");
     }
     for (size_t i = 0; i < app->config->stores_count; i++) {
         const struct td_store_driver *driver;
         struct td_store_options o;
-        struct td_store *store;
         if (!store_used(app, &app->config->stores[i])) {
             continue;
         }
-        enum td_err rc = store_options(app, &app->config->stores[i], &random, &driver, &o, err);
+        enum td_err rc =
+            store_options(app, &app->config->stores[i], &app->random, &driver, &o, err);
         if (rc == TD_OK) {
-            rc = cli_missing(tdi_store_open(driver, &o, &store, err), err);
+            rc = cli_missing(tdi_store_open(driver, &o, &app->checks[i], err), err);
         }
         if (rc != TD_OK) {
             return rc;
         }
-        tdi_store_close(store);
     }
     return TD_OK;
 }
@@ -185,7 +183,8 @@ enum td_err cli_app_open(struct cli_app *app, const struct tdi_config *config, s
     app->parts_max = app->plan.relays_count + config->consumers_count;
     app->parts = tdi_arena_array(&app->arena, app->parts_max, sizeof(*app->parts));
     app->brokers = tdi_arena_array(&app->arena, config->brokers_count, sizeof(*app->brokers));
-    if (app->parts == NULL || app->brokers == NULL) {
+    app->checks = tdi_arena_array(&app->arena, config->stores_count, sizeof(*app->checks));
+    if (app->checks == NULL || app->parts == NULL || app->brokers == NULL) {
         return out_of_memory(err);
     }
     rc = check_stores(app, err); /* first: a wrong service shows there, not as missing queues */
@@ -317,6 +316,14 @@ enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_co
     }
     app->parts_count += rc == TD_OK ? 1 : 0;
     return rc;
+}
+
+void cli_app_end_checks(struct cli_app *app)
+{
+    for (size_t i = 0; app->checks != NULL && i < app->config->stores_count; i++) {
+        tdi_store_close(app->checks[i]);
+        app->checks[i] = NULL;
+    }
 }
 
 /* ---- threads ---- */
@@ -451,6 +458,7 @@ void cli_app_close(struct cli_app *app)
     if (app->lock_made) {
         end_parts(app);
     }
+    cli_app_end_checks(app);
     for (size_t i = 0; app->brokers != NULL && i < app->config->brokers_count; i++) {
         if (app->brokers[i].instance != NULL) {
             app->brokers[i].driver->instance_close(app->brokers[i].instance);

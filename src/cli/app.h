@@ -43,6 +43,9 @@ struct cli_app {
     struct td_clock clock;
     struct tdi_log *log;
     struct cli_app_broker *brokers; /* by the number of the configuration */
+    struct td_store **checks;       /* that looked at the stores, by the number of the
+                                       configuration; NULL: none */
+    struct tdi_random random;       /* of the main thread */
     struct cli_app_part *parts;
     size_t parts_count;
     size_t parts_max;
@@ -61,6 +64,10 @@ enum td_err cli_app_add_relay(struct cli_app *app, const struct tdi_plan_relay *
                               struct td_error *err);
 enum td_err cli_app_add_consumer(struct cli_app *app, const struct tdi_config_consumer *consumer,
                                  struct td_error *err);
+/* Close the sessions that looked at the stores when the program was opened. They stay open until the
+ * loops have theirs, for the last one to close a database makes its WAL go, and the loops would have to
+ * make it again. */
+void cli_app_end_checks(struct cli_app *app);
 enum td_err cli_app_start(struct cli_app *app, struct td_error *err);
 /* First call: drain. Second: leave at once. */
 void cli_app_stop(struct cli_app *app);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #define BUSY_MS 5000
+#define BUSY_TRIES                                                                                 \
+    12 /* SQLite's lock has no queue: two writers without a pause starve each other */
 
 enum statement {
     BEGIN_TX,
@@ -114,7 +116,7 @@ static enum td_err finish(struct bench_db *db, int which, sqlite3_stmt *s, struc
 
 static enum td_err run(struct bench_db *db, int which, struct td_error *err)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *s = NULL;
     enum td_err rc = statement(db, which, &s, err);
     if (rc == TD_OK) {
         sqlite3_step(s);
@@ -125,7 +127,12 @@ static enum td_err run(struct bench_db *db, int which, struct td_error *err)
 
 enum td_err bench_db_begin(struct bench_db *db, struct td_error *err)
 {
-    return run(db, BEGIN_TX, err);
+    enum td_err rc = run(db, BEGIN_TX, err);
+    for (int i = 1; rc != TD_OK && i < BUSY_TRIES && sqlite3_errcode(db->handle) == SQLITE_BUSY;
+         i++) {
+        rc = run(db, BEGIN_TX, err);
+    }
+    return rc;
 }
 
 enum td_err bench_db_commit(struct bench_db *db, struct td_error *err)
@@ -136,7 +143,7 @@ enum td_err bench_db_commit(struct bench_db *db, struct td_error *err)
 enum td_err bench_db_add_event(struct bench_db *db, struct td_str key, struct td_str body,
                                struct td_error *err)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *s = NULL;
     enum td_err rc = statement(db, ADD_EVENT, &s, err);
     if (rc == TD_OK) {
         sqlite3_bind_text(s, 1, key.data, (int)key.len, SQLITE_STATIC);
@@ -149,7 +156,7 @@ enum td_err bench_db_add_event(struct bench_db *db, struct td_str key, struct td
 enum td_err bench_db_add_order(struct bench_db *db, int64_t user, int64_t total,
                                struct td_error *err)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *s = NULL;
     enum td_err rc = statement(db, ADD_ORDER, &s, err);
     if (rc == TD_OK) {
         sqlite3_bind_int64(s, 1, user);
@@ -163,7 +170,7 @@ enum td_err bench_db_number(struct bench_db *db, enum bench_number which, int64_
                             struct td_error *err)
 {
     int at = NUMBERS + (int)which;
-    sqlite3_stmt *s;
+    sqlite3_stmt *s = NULL;
     enum td_err rc = statement(db, at, &s, err);
     if (rc == TD_OK) {
         int64_t value = sqlite3_step(s) == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
@@ -176,7 +183,7 @@ enum td_err bench_db_number(struct bench_db *db, enum bench_number which, int64_
 enum td_err bench_db_effects_after(struct bench_db *db, int64_t *after, int64_t *ret, size_t max,
                                    size_t *ret_count, struct td_error *err)
 {
-    sqlite3_stmt *s;
+    sqlite3_stmt *s = NULL;
     size_t count = 0;
     int64_t last = *after;
     enum td_err rc = statement(db, EFFECTS_AFTER, &s, err);

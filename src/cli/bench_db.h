@@ -27,7 +27,8 @@ void bench_db_close(struct bench_db *db); /* NULL is fine */
 enum td_err bench_db_make_effect(struct bench_db *db, struct td_error *err);
 enum td_err bench_db_make_orders(struct bench_db *db, struct td_error *err);
 
-enum td_err bench_db_begin(struct bench_db *db, struct td_error *err); /* IMMEDIATE */
+/* IMMEDIATE; tried again when the busy_timeout has passed, for a minute. */
+enum td_err bench_db_begin(struct bench_db *db, struct td_error *err);
 enum td_err bench_db_commit(struct bench_db *db, struct td_error *err);
 enum td_err bench_db_add_event(struct bench_db *db, struct td_str key, struct td_str body,
                                struct td_error *err);

@@ -9,6 +9,7 @@
 #include "cli/dead.h"
 #include "cli/session.h"
 #include "ops/plan.h"
+#include "ops/status.h"
 #include "store/registry.h"
 
 struct rebase {
@@ -57,7 +58,8 @@ static enum td_err do_rebase(struct rebase *r, bool apply, struct td_error *err)
         puts("Nothing was changed. --yes does it.");
         return TD_OK;
     }
-    rc = d->relay_rebase(r->store, r->relay->name, &beginning, cli_actor(r->cli), err);
+    int64_t halted = tdi_status_halted(r->store, r->relay->name, &r->cli->arena);
+    rc = d->relay_rebase(r->store, r->relay->name, halted, &beginning, cli_actor(r->cli), err);
     if (rc == TD_OK) {
         puts("Done. It is written down in tidings_audit.");
     }

@@ -82,6 +82,7 @@ static int serve(struct cli *cli, struct cli_app *app, struct tdi_log *log, cons
     int rc = CLI_DONE, asked = 0;
     while (!cli_app_wait(app, 0)) {
         int signal = sigtimedwait(set, NULL, &pause);
+        cli_app_end_checks(app);
         if (signal == SIGHUP) {
             tdi_log_write(log, TDI_LOG_WARN, "SIGHUP: reloading is not in this version", NULL, 0);
         } else if (signal > 0) {

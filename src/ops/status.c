@@ -74,6 +74,15 @@ static struct td_lease_state lease_of(const struct gather *g, struct td_store *s
     return found != NULL ? *found : (struct td_lease_state){.reported_at = TD_TIME_NONE};
 }
 
+int64_t tdi_status_halted(struct td_store *store, struct td_str relay, struct tdi_arena *a)
+{
+    const struct gather g = {.arena = a};
+    struct td_lease_state lease = lease_of(&g, store, relay);
+    struct td_str state = report_text(&g, lease.report, "/state");
+    bool halted = lease.alive && state.data != NULL && tdi_str_is(state, "halted");
+    return halted ? lease.fence : 0;
+}
+
 static td_time_us drain_time(int64_t waiting, int64_t rate)
 {
     if (waiting == 0) {

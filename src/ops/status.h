@@ -77,4 +77,7 @@ enum td_err tdi_status_gather(const struct tdi_plan *plan, const struct tdi_stat
                               const struct tdi_status_broker *brokers, td_time_us now,
                               struct tdi_arena *a, struct tdi_status *ret, struct td_error *err);
 
+/* The fence of the relay's lease if its owner is alive and says that it is halted; else 0. */
+int64_t tdi_status_halted(struct td_store *store, struct td_str relay, struct tdi_arena *a);
+
 #endif

@@ -47,11 +47,10 @@
 #define TDI_RELAY_BUSY_MAX 3                             /* so often in a row it is no trouble */
 
 enum tdi_relay_phase {
-    TDI_PHASE_OPEN,      /* no store session */
-    TDI_PHASE_TELL,      /* halted: write that to the lease row... */
-    TDI_PHASE_GIVE_BACK, /* ...and release it, so that a person can mend the position */
+    TDI_PHASE_OPEN, /* no store session */
     TDI_PHASE_DECLARE,
-    TDI_PHASE_LEASE, /* standby stays here */
+    TDI_PHASE_LEASE,  /* standby stays here */
+    TDI_PHASE_HALTED, /* keeps the lease, so that its row says why */
     TDI_PHASE_POSITION,
     TDI_PHASE_STATS,
     TDI_PHASE_RUN,
@@ -99,7 +98,7 @@ struct tdi_relay {
     td_time_us submit_at; /* not before */
     bool halted;
     bool halted_by_settle; /* a successful read does not end it, a settlement does */
-    int64_t give_back_fence;
+    td_time_us look_at;    /* halted: whether it was mended */
     bool standby;
     int64_t owner_pid;
     struct td_error last_error;
@@ -185,6 +184,7 @@ bool tdi_relay_lock_missed(struct tdi_relay *r, const struct td_error *e);
 enum tdi_step tdi_relay_broker_failed(struct tdi_relay *r, const struct td_error *e);
 
 /* run.c */
+enum tdi_step tdi_relay_renew(struct tdi_relay *r); /* with r->report */
 enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake);
 
 /* read.c */

@@ -1,8 +1,7 @@
 /*
  * Life of a relay, its step, and the way from a closed store to a held lease:
  *
- *   OPEN -> (TELL -> GIVE_BACK) -> DECLARE -> LEASE -> POSITION -> STATS -> RUN
- *        -> RELEASE -> LEAVE -> ENDED
+ *   OPEN -> DECLARE -> LEASE -> (HALTED ->) POSITION -> STATS -> RUN -> RELEASE -> LEAVE -> ENDED
  *
  * Whatever fails leads back to OPEN (the session is gone) or LEASE (somebody else is the owner),
  * see session.c; a stop leads to RELEASE or LEAVE.
@@ -138,40 +137,7 @@ static enum tdi_step open_store(struct tdi_relay *r)
     if (tdi_relay_store_open(r, &err) != TD_OK) {
         return tdi_relay_store_failed(r, &err);
     }
-    r->phase = r->give_back_fence > 0 ? TDI_PHASE_TELL : TDI_PHASE_DECLARE;
-    return TDI_STEP_AGAIN;
-}
-
-/* After this and give_back() the lease row says "halted" and why, and is free: the position can be
- * mended while we wait. Where one of them fails the lease ends by itself. */
-static enum tdi_step tell(struct tdi_relay *r)
-{
-    struct td_error err;
-
-    r->phase = TDI_PHASE_GIVE_BACK;
-    tdi_relay_report(r, tdi_mono(&r->o.clock));
-    if (r->store->driver->lease_renew(r->store, r->o.name, r->give_back_fence, r->o.lease_ttl_us,
-                                      tdi_buf_str(&r->report), &err) != TD_OK) {
-        r->store_close = true;
-        r->give_back_fence = 0;
-        r->phase = TDI_PHASE_OPEN;
-        r->store_retry_at = tdi_mono(&r->o.clock) + TDI_RELAY_HALTED_US;
-    }
-    return TDI_STEP_AGAIN;
-}
-
-static enum tdi_step give_back(struct tdi_relay *r)
-{
-    struct td_error err;
-    int64_t fence = r->give_back_fence;
-
-    r->give_back_fence = 0;
     r->phase = TDI_PHASE_DECLARE;
-    if (r->store->driver->lease_release(r->store, r->o.name, fence, &err) != TD_OK) {
-        r->store_close = true;
-        r->phase = TDI_PHASE_OPEN;
-    }
-    r->store_retry_at = tdi_mono(&r->o.clock) + TDI_RELAY_HALTED_US;
     return TDI_STEP_AGAIN;
 }
 
@@ -205,8 +171,24 @@ static enum tdi_step take_lease(struct tdi_relay *r)
     r->renew_at = asked + r->o.lease_ttl_us / 3;
     r->report_at = asked;
     tdi_buf_clear(&r->reported);
-    r->phase = TDI_PHASE_POSITION;
+    r->phase = r->halted && asked < r->look_at ? TDI_PHASE_HALTED : TDI_PHASE_POSITION;
     return TDI_STEP_AGAIN;
+}
+
+/* Others see at the lease row why it does not go on. Who mends the position takes the lease away
+ * (relay_rebase), and the next renewal says so. */
+static enum tdi_step stay_halted(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake)
+{
+    if (now >= r->report_at) {
+        tdi_relay_report(r, now);
+        return tdi_relay_renew(r);
+    }
+    if (now >= r->look_at) {
+        r->phase = TDI_PHASE_POSITION;
+        return TDI_STEP_AGAIN;
+    }
+    *ret_wake = tdi_earlier(r->report_at, r->look_at);
+    return TDI_STEP_WAIT;
 }
 
 static enum tdi_step load_position(struct tdi_relay *r)
@@ -316,16 +298,13 @@ static enum tdi_step on_the_way(struct tdi_relay *r, td_time_us now, td_time_us 
     switch (r->phase) {
     case TDI_PHASE_OPEN:
         return open_store(r);
-    case TDI_PHASE_TELL:
-        return tell(r);
-    case TDI_PHASE_GIVE_BACK:
-        return give_back(r);
     case TDI_PHASE_DECLARE:
         return declare(r);
     case TDI_PHASE_LEASE:
         return take_lease(r);
     case TDI_PHASE_POSITION:
         return load_position(r);
+    case TDI_PHASE_HALTED:
     case TDI_PHASE_STATS:
     case TDI_PHASE_RUN:
     case TDI_PHASE_RELEASE:
@@ -363,13 +342,13 @@ static enum tdi_step next(struct tdi_relay *r, td_time_us *ret_wake)
     }
     switch (r->phase) {
     case TDI_PHASE_OPEN:
-    case TDI_PHASE_TELL:
-    case TDI_PHASE_GIVE_BACK:
     case TDI_PHASE_DECLARE:
     case TDI_PHASE_LEASE:
     case TDI_PHASE_POSITION:
     case TDI_PHASE_STATS:
         return on_the_way(r, now, ret_wake);
+    case TDI_PHASE_HALTED:
+        return stay_halted(r, now, ret_wake);
     case TDI_PHASE_RUN:
         return tdi_relay_run(r, now, ret_wake);
     case TDI_PHASE_RELEASE:

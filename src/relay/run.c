@@ -9,7 +9,7 @@
 
 /* ---- lease ------------------------------------------------------------------------------ */
 
-static enum tdi_step renew(struct tdi_relay *r)
+enum tdi_step tdi_relay_renew(struct tdi_relay *r)
 {
     struct td_error err;
     td_time_us asked = tdi_mono(&r->o.clock);
@@ -220,7 +220,7 @@ enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret
     bool done = false;
 
     if (renew_due(r, now)) {
-        return renew(r);
+        return tdi_relay_renew(r);
     }
     if (now >= r->lease_until) {
         if (r->stopping) {

@@ -3,8 +3,9 @@
  *
  *   store  RETRY           keep everything in hand, try again after a while
  *          FENCED, OWNED   somebody else is the owner: forget everything, stand by
+ *          PERMANENT       a person is needed: forget everything, halt, and look again every 10 s
  *          all others      close the session, forget everything, take the lease anew; what cannot
- *                          heal by itself halts the relay, which looks again every 10 s
+ *                          heal by itself halts too
  *   broker any             close the session; what was in flight is queued again, under the same ids
  *
  * An interrupted call failed for certain and is simply made again.
@@ -67,41 +68,50 @@ void tdi_relay_broker_close(struct tdi_relay *r)
 /* Will it still be so when asked again soon? Then a person is needed. */
 static bool needs_a_person(const struct td_error *e)
 {
-    return e->class_ == TD_CLASS_PERMANENT || e->code == TD_ERR_REBUILT ||
-           e->code == TD_ERR_SCHEMA || e->code == TD_ERR_FOREIGN || e->code == TD_ERR_CORRUPT ||
-           e->code == TD_ERR_READ_ONLY || e->code == TD_ERR_IO;
+    return e->class_ == TD_CLASS_PERMANENT || e->code == TD_ERR_SCHEMA ||
+           e->code == TD_ERR_FOREIGN || e->code == TD_ERR_CORRUPT || e->code == TD_ERR_READ_ONLY ||
+           e->code == TD_ERR_IO;
 }
 
 static void drop_everything(struct tdi_relay *r)
 {
     r->forget = true;
     r->broker_close = r->broker != NULL;
-    r->fence = 0;
 }
 
 static void stand_by(struct tdi_relay *r, td_time_us now)
 {
     drop_everything(r);
+    r->fence = 0;
+    r->look_at = now; /* the position may be another one */
     r->standby = true;
     r->phase = r->store != NULL ? TDI_PHASE_LEASE : TDI_PHASE_OPEN;
     r->store_retry_at = now + TDI_RELAY_STANDBY_US;
 }
 
-/* The lease must be free while a person mends: it is given back by the next session. */
-static void halt(struct tdi_relay *r, td_time_us now)
-{
-    if (r->fence > 0) {
-        r->give_back_fence = r->fence;
-    }
-    r->halted = true;
-    r->store_retry_at = r->fence > 0 ? now : now + TDI_RELAY_HALTED_US;
-}
-
 static void reopen(struct tdi_relay *r)
 {
     drop_everything(r);
+    r->fence = 0;
     r->store_close = r->store != NULL;
     r->phase = TDI_PHASE_OPEN;
+}
+
+/* The lease is kept, or taken anew, so that its row can say why. */
+static void halt(struct tdi_relay *r, const struct td_error *e, td_time_us now)
+{
+    bool had_lease = r->fence > 0;
+
+    r->halted = true;
+    r->look_at = now + TDI_RELAY_HALTED_US;
+    if (had_lease && e->class_ == TD_CLASS_PERMANENT) {
+        drop_everything(r);
+        r->report_at = now;
+        r->phase = TDI_PHASE_HALTED;
+    } else {
+        reopen(r);
+    }
+    r->store_retry_at = had_lease ? now : r->look_at;
 }
 
 enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error *e)
@@ -124,9 +134,10 @@ enum tdi_step tdi_relay_store_failed(struct tdi_relay *r, const struct td_error 
         return TDI_STEP_AGAIN;
     }
     if (needs_a_person(e)) {
-        halt(r, now);
+        halt(r, e, now);
+    } else {
+        reopen(r);
     }
-    reopen(r);
     return TDI_STEP_AGAIN;
 }
 

@@ -177,7 +177,7 @@ static void test_rebuilt_table(void **state)
     w->rig->app(w, "DELETE FROM sqlite_sequence WHERE name = 'tidings_outbox'");
     assert_err(CALL(w->b, outbox_read, &p, 2, 100, &w->arena, &rows, &count, &w->err),
                TD_ERR_REBUILT);
-    assert_int_equal(w->err.class_, TD_CLASS_FATAL);
+    assert_int_equal(w->err.class_, TD_CLASS_PERMANENT);
     assert_non_null(strstr(w->err.text, "rebase"));
     /* A position of another database. */
     char other[64];

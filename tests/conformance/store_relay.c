@@ -127,7 +127,7 @@ static void test_dead_rows(void **state)
 
     /* After a rebase it comes again: its row is known and stays. */
     assert_ok(CALL(w->a, lease_release, LIT("r"), settle.fence, &w->err));
-    assert_ok(CALL(w->a, relay_rebase, LIT("r"), &p, LIT("me"), &w->err));
+    assert_ok(CALL(w->a, relay_rebase, LIT("r"), 0, &p, LIT("me"), &w->err));
     settle.fence = own_lease(w, w->a, "r");
     assert_ok(CALL(w->a, relay_settle, &settle, &w->err));
     assert_ask("SELECT count(*) FROM tidings_parked", "1");
@@ -207,25 +207,51 @@ static void test_rebase(void **state)
     struct td_position p = nowhere();
     struct td_audit_row *audit = NULL;
     size_t count = 0;
-    assert_err(CALL(w->b, relay_rebase, LIT("r"), &p, LIT("me"), &w->err), TD_ERR_NOT_FOUND);
+    assert_err(CALL(w->b, relay_rebase, LIT("r"), 0, &p, LIT("me"), &w->err), TD_ERR_NOT_FOUND);
     assert_ok(CALL(w->a, relay_declare, LIT("r"), &w->err));
     w->rig->app(w, "INSERT INTO tidings_outbox(type, body) VALUES ('a', '1'), ('a', '2')");
     assert_int_equal(read_rows(w, &p, 2, &rows), 2);
     int64_t fence = own_lease(w, w->a, "r");
-    assert_err(CALL(w->b, relay_rebase, LIT("r"), &rows[1].position, LIT("me"), &w->err),
+    assert_err(CALL(w->b, relay_rebase, LIT("r"), 0, &rows[1].position, LIT("me"), &w->err),
                TD_ERR_OWNED);
     assert_ok(CALL(w->a, lease_release, LIT("r"), fence, &w->err));
-    assert_ok(CALL(w->b, relay_rebase, LIT("r"), &rows[1].position, LIT("me"), &w->err));
+    assert_ok(CALL(w->b, relay_rebase, LIT("r"), 0, &rows[1].position, LIT("me"), &w->err));
     assert_ok(CALL(w->a, relay_position, LIT("r"), &w->arena, &p, &w->err));
     assert_int_equal(p.order, rows[1].position.order);
     p = nowhere();
-    assert_ok(CALL(w->b, relay_rebase, LIT("r"), &p, LIT("me"), &w->err));
+    assert_ok(CALL(w->b, relay_rebase, LIT("r"), 0, &p, LIT("me"), &w->err));
     assert_ok(CALL(w->a, relay_position, LIT("r"), &w->arena, &p, &w->err));
     assert_int_equal(p.data.len, 0);
     assert_ask("SELECT group_concat(action || ' ' || actor || ' ' || consumer) FROM tidings_audit",
                "rebase me r,rebase me r");
     assert_ok(CALL(w->a, audit_find, LIT("nothing"), &w->arena, &audit, &count, &w->err));
     assert_int_equal(count, 0);
+}
+
+/* A halted owner keeps its lease; who rebases names its fence and takes it away. */
+static void test_rebase_of_a_halted_relay(void **state)
+{
+    struct store_world *w = *state;
+    struct td_outbox_row *rows = NULL;
+    struct td_position p = nowhere();
+    struct td_lease lease;
+    assert_ok(CALL(w->a, relay_declare, LIT("r"), &w->err));
+    w->rig->app(w, "INSERT INTO tidings_outbox(type, body) VALUES ('a', '1')");
+    assert_int_equal(read_rows(w, &p, 2, &rows), 1);
+    int64_t fence = own_lease(w, w->a, "r");
+    assert_err(CALL(w->b, relay_rebase, LIT("r"), fence - 1, &p, LIT("me"), &w->err), TD_ERR_OWNED);
+    assert_ok(CALL(w->a, lease_renew, LIT("r"), fence, TD_SECOND_US, LIT("{}"), &w->err));
+    assert_ok(CALL(w->b, relay_rebase, LIT("r"), fence, &p, LIT("me"), &w->err));
+    assert_err(CALL(w->a, lease_renew, LIT("r"), fence, TD_SECOND_US, LIT("{}"), &w->err),
+               TD_ERR_FENCED);
+    struct td_relay_settle settle = settle_up_to("r", fence, rows, 1);
+    assert_err(CALL(w->a, relay_settle, &settle, &w->err), TD_ERR_FENCED);
+    /* It is free: for the same owner, and for another one although the first still lives. */
+    assert_ok(CALL(w->a, lease_take, LIT("r"), TD_SECOND_US, &lease, &w->err));
+    assert_int_equal(lease.fence, fence + 2);
+    assert_ok(CALL(w->b, relay_rebase, LIT("r"), lease.fence, &p, LIT("me"), &w->err));
+    assert_ok(CALL(w->b, lease_take, LIT("r"), TD_SECOND_US, &lease, &w->err));
+    assert_int_equal(lease.fence, fence + 4);
 }
 
 static void test_purge_waits_for_every_relay(void **state)
@@ -303,6 +329,7 @@ int main(void)
         TEST(test_dead_rows),
         TEST(test_hostile_rows),
         TEST(test_rebase),
+        TEST(test_rebase_of_a_halted_relay),
         TEST(test_purge_waits_for_every_relay),
         TEST(test_purge_in_small_batches),
     };

@@ -22,8 +22,8 @@ UNUSED(begin, struct td_store *s)
 UNUSED(savepoint, struct td_store *s)
 UNUSED(savepoint_end, struct td_store *s, bool keep)
 UNUSED(finish, struct td_store *s, bool commit)
-UNUSED(relay_rebase, struct td_store *s, struct td_str relay, const struct td_position *to,
-       struct td_str actor)
+UNUSED(relay_rebase, struct td_store *s, struct td_str relay, int64_t fence,
+       const struct td_position *to, struct td_str actor)
 UNUSED(lease_clear_unclean, struct td_store *s, struct td_str name, int64_t fence)
 UNUSED(lease_scan, struct td_store *s, struct tdi_arena *a, struct td_lease_state **ret,
        size_t *ret_count)

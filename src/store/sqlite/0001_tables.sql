@@ -12,12 +12,11 @@ CREATE TABLE tidings_schema(
 -- The id is a UUID of version 7: 48 bits of milliseconds, the rest random.
 CREATE TABLE tidings_outbox(
     seq               INTEGER PRIMARY KEY AUTOINCREMENT,
-    id                TEXT NOT NULL UNIQUE DEFAULT (lower(printf('%08x-%04x-7%s-%s%s-%s',
+    id                TEXT NOT NULL UNIQUE DEFAULT (printf('%08x-%04x-7%03x-%04x-%012x',
                           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) / 65536,
                           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) % 65536,
-                          substr(hex(randomblob(2)), 2),
-                          substr('89ab', 1 + (random() & 3), 1), substr(hex(randomblob(2)), 2),
-                          hex(randomblob(6))))),
+                          random() & 0xfff, 0x8000 | (random() & 0x3fff),
+                          random() & 0xffffffffffff)),
     topic             TEXT,
     type              TEXT NOT NULL,
     partition_key     TEXT,

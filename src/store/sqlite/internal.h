@@ -161,7 +161,7 @@ enum td_err tdd_relay_settle(struct td_store *store, const struct td_relay_settl
                              struct td_error *err);
 enum td_err tdd_outbox_purge(struct td_store *store, td_time_us keep_us, size_t max,
                              size_t *ret_removed, struct td_error *err);
-enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay,
+enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay, int64_t fence,
                              const struct td_position *to, struct td_str actor,
                              struct td_error *err);
 enum td_err tdd_relay_stats(struct td_store *store, struct td_str relay,
@@ -193,7 +193,10 @@ enum td_err tdd_fence_check(struct tdd_sqlite *s, struct td_str lease, int64_t f
                             const char *op, struct td_error *err);
 /* Is it owned now? */
 enum td_err tdd_lease_alive(struct tdd_sqlite *s, struct td_str name, bool *ret_alive,
-                            struct td_error *err);
+                            int64_t *ret_fence, struct td_error *err);
+/* Take it from whoever has it; in a transaction. */
+enum td_err tdd_lease_end(struct tdd_sqlite *s, struct td_str name, const char *op,
+                          struct td_error *err);
 
 /* ---- owner_lock.c: one byte of a file for each lease, locked as long as its owner lives */
 #define TDD_CHECKPOINT_BYTE 0 /* leases begin at 1; held for the time of a checkpoint */

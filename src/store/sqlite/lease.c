@@ -320,12 +320,25 @@ static bool row_alive(struct tdd_sqlite *s, const struct lease_row *row)
 }
 
 enum td_err tdd_lease_alive(struct tdd_sqlite *s, struct td_str name, bool *ret_alive,
-                            struct td_error *err)
+                            int64_t *ret_fence, struct td_error *err)
 {
     struct lease_row row;
     enum td_err rc = lease_read(s, name, &row, "lease", err);
     if (rc == TD_OK) {
         *ret_alive = row.found && row_alive(s, &row);
+        *ret_fence = row.fence;
+    }
+    return rc;
+}
+
+enum td_err tdd_lease_end(struct tdd_sqlite *s, struct td_str name, const char *op,
+                          struct td_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    enum td_err rc = tdd_stmt(s, TDD_SQL_LEASE_END, &stmt, op, err);
+    if (rc == TD_OK) {
+        tdi_bind_str(stmt, 1, name);
+        rc = tdd_run(s, stmt, NULL, op, err);
     }
     return rc;
 }
@@ -368,7 +381,7 @@ enum td_err tdd_lease_scan(struct td_store *store, struct tdi_arena *a, struct t
     }
     /* After the cursor is closed, for it reads the rows again. */
     for (size_t i = 0; i < count && rc == TD_OK; i++) {
-        rc = tdd_lease_alive(s, list[i].name, &list[i].alive, err);
+        rc = tdd_lease_alive(s, list[i].name, &list[i].alive, &list[i].fence, err);
     }
     if (rc == TD_OK) {
         *ret = list;

@@ -320,43 +320,57 @@ static enum td_err audit_rebase(struct tdd_sqlite *s, struct td_str relay,
     return rc;
 }
 
-static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay,
-                                const struct td_position *to, struct td_str actor,
-                                struct tdi_arena *a, struct td_error *err)
+/* Nobody may work with the old position while it is changed. */
+static enum td_err end_owner(struct tdd_sqlite *s, struct td_str relay, int64_t fence,
+                             struct td_error *err)
 {
-    struct stored from;
     bool alive = false;
-    enum td_err rc = tdd_lease_alive(s, relay, &alive, err);
-    if (rc == TD_OK && alive) {
+    int64_t found = 0;
+    enum td_err rc = tdd_lease_alive(s, relay, &alive, &found, err);
+    if (rc != TD_OK || !alive) {
+        return rc;
+    }
+    if (fence == 0 || fence != found) {
         return tdd_fail(TD_ERR_OWNED, "relay_rebase", err, "the relay '%.*s' runs; stop it first",
                         (int)relay.len, relay.data);
     }
+    return tdd_lease_end(s, relay, "relay_rebase", err);
+}
+
+static enum td_err rebase_in_tx(struct tdd_sqlite *s, struct td_str relay, int64_t fence,
+                                const struct td_position *to, struct td_str actor,
+                                struct td_error *err)
+{
+    struct tdi_arena a;
+    struct stored from;
+    tdi_arena_init(&a, 2 * TD_POSITION_BYTES_MAX);
+    enum td_err rc = end_owner(s, relay, fence, err);
     if (rc == TD_OK) {
-        rc = position_read(s, relay, a, "relay_rebase", &from, err);
+        rc = position_read(s, relay, &a, "relay_rebase", &from, err);
     }
     if (rc == TD_OK && !from.found) {
-        return not_declared(relay, "relay_rebase", err);
+        rc = not_declared(relay, "relay_rebase", err);
     }
     if (rc == TD_OK) {
         rc = write_position(s, relay, to, err);
     }
-    return rc == TD_OK ? audit_rebase(s, relay, &from.at, to, actor, err) : rc;
+    if (rc == TD_OK) {
+        rc = audit_rebase(s, relay, &from.at, to, actor, err);
+    }
+    tdi_arena_release(&a);
+    return rc;
 }
 
-enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay,
+enum td_err tdd_relay_rebase(struct td_store *store, struct td_str relay, int64_t fence,
                              const struct td_position *to, struct td_str actor,
                              struct td_error *err)
 {
     struct tdd_sqlite *s = tdd_session(store);
-    struct tdi_arena a;
     enum td_err rc = tdd_tx_begin(s, "relay_rebase", err);
     if (rc != TD_OK) {
         return rc;
     }
-    tdi_arena_init(&a, 2 * TD_POSITION_BYTES_MAX);
-    rc = tdd_tx_end(s, rebase_in_tx(s, relay, to, actor, &a, err), true, err);
-    tdi_arena_release(&a);
-    return rc;
+    return tdd_tx_end(s, rebase_in_tx(s, relay, fence, to, actor, err), true, err);
 }
 
 enum td_err tdd_relay_stats(struct td_store *store, struct td_str relay,

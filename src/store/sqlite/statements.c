@@ -106,6 +106,9 @@ const char *const tdd_sql_text[TDD_SQL_COUNT] = {
     [TDD_SQL_LEASE_RELEASE] =
         "UPDATE tidings_lease SET owner = NULL, owner_pid = 0, until = 0, locked = 0 WHERE name "
         "= ?1 AND fence = ?2 AND owner IS NOT NULL",
+    [TDD_SQL_LEASE_END] =
+        "UPDATE tidings_lease SET owner = NULL, owner_pid = 0, until = 0, locked = 0, fence = "
+        "fence + 1 WHERE name = ?1",
     [TDD_SQL_LEASE_SCAN] =
         "SELECT name, coalesce(owner, ''), owner_pid, fence, until, unclean, report, "
         "reported_at, (SELECT count(*) FROM tidings_lease) FROM tidings_lease ORDER BY name",

@@ -38,6 +38,7 @@ enum tdd_sql {
     TDD_SQL_LEASE_RENEW,
     TDD_SQL_LEASE_CLEAR,
     TDD_SQL_LEASE_RELEASE,
+    TDD_SQL_LEASE_END,
     TDD_SQL_LEASE_SCAN,
     /* inbox */
     TDD_SQL_INBOX_STATE,

@@ -42,11 +42,6 @@ static bool store_is_down(const struct rig *rig)
     return rig_state(rig) == TDI_RELAY_STORE_DOWN;
 }
 
-static bool is_given_back(const struct rig *rig)
-{
-    return is_halted(rig) && rig->db.names[0].owner == 0;
-}
-
 static struct relay_name *lease(struct rig *rig)
 {
     return relay_db_name(&rig->db, RIG_RELAY);
@@ -197,13 +192,19 @@ static void a_relay_without_a_lease_stops_at_once(void **state)
     assert_int_equal(run_to_the_end(rig), 0);
     assert_int_equal(lease(rig)->owner, 77);
     rig_free(rig);
+}
 
-    rig = rig_new(true);
+static void a_halted_relay_stops_at_once_and_gives_its_lease_back(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(true);
     rig->db.rebuilt = true;
     rig_start(rig, 0);
-    rig_until(rig, is_given_back);
+    rig_until(rig, is_halted);
+    assert_int_equal(lease(rig)->owner, 1);
     tdi_relay_stop(rig->p[0].relay);
     assert_int_equal(run_to_the_end(rig), 0);
+    assert_int_equal(lease(rig)->owner, 0);
     rig_free(rig);
 }
 
@@ -328,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_drain_tries_a_settlement_again),
         cmocka_unit_test(the_second_stop_leaves_at_once),
         cmocka_unit_test(a_relay_without_a_lease_stops_at_once),
+        cmocka_unit_test(a_halted_relay_stops_at_once_and_gives_its_lease_back),
         cmocka_unit_test(a_relay_whose_store_is_down_stops_within_the_deadline),
         cmocka_unit_test(an_interrupted_call_is_made_again),
         cmocka_unit_test(interrupt_reaches_the_open_sessions),

@@ -50,9 +50,12 @@ static bool is_halted(const struct rig *rig)
     return rig_state(rig) == TDI_RELAY_HALTED;
 }
 
-static bool is_given_back(const struct rig *rig)
+/* Halted, and who looks at the lease row sees it. */
+static bool is_told(const struct rig *rig)
 {
-    return is_halted(rig) && rig->db.names[0].owner == 0;
+    const struct relay_name *lease = &rig->db.names[0];
+    return is_halted(rig) && lease->owner == 1 && lease->until > rig->time.mono &&
+           strstr(lease->report, "\"state\":\"halted\"") != NULL;
 }
 
 static bool store_is_down(const struct rig *rig)
@@ -334,30 +337,71 @@ static void every_failing_call_heals(void **state)
     }
 }
 
-static void a_rebuilt_outbox_halts_until_it_is_mended(void **state)
+static struct rig *rig_halted(void)
 {
-    (void)state;
     struct rig *rig = rig_new(true);
     add(rig, 3);
     rig_start(rig, 0);
     rig_until(rig, rig_settled);
     rig->db.rebuilt = true;
     add(rig, 1);
-    rig_until(rig, is_given_back); /* so that the position can be changed */
+    rig_until(rig, is_told);
+    return rig;
+}
+
+static void a_rebuilt_outbox_halts_until_it_is_mended(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_halted();
+    const struct relay_name *lease = &rig->db.names[0];
     assert_non_null(strstr(rig_snapshot(rig).last_error.text, "the outbox was rebuilt"));
-    assert_non_null(strstr(rig->db.names[0].report, "\"state\":\"halted\""));
-    assert_non_null(strstr(rig->db.names[0].report, "the outbox was rebuilt"));
-    int opened = rig->p[0].store.calls[RELAY_STORE_TAKE];
+    assert_non_null(strstr(lease->report, "the outbox was rebuilt"));
+    int reads = rig->p[0].store.calls[RELAY_STORE_READ];
     td_time_us until = rig->time.mono + 60 * TD_SECOND_US;
     while (rig->time.mono < until) {
         rig_run_for(rig, 1);
-        assert_int_equal(rig_state(rig), TDI_RELAY_HALTED);
+        assert_true(is_told(rig)); /* the lease is kept, and its row says why */
     }
-    assert_in_range(rig->p[0].store.calls[RELAY_STORE_TAKE] - opened, 4, 7);
+    assert_in_range(rig->p[0].store.calls[RELAY_STORE_READ] - reads, 4, 7);
+    assert_int_equal(lease->fence, 1);
+    assert_int_equal(rig->p[0].broker.open, 0);
     rig->db.rebuilt = false;
     rig_until(rig, rig_settled);
     assert_int_equal(rig_state(rig), TDI_RELAY_OK);
     assert_int_equal(accepted(rig), 4);
+    rig_free(rig);
+}
+
+static void who_mends_takes_the_lease_and_the_relay_goes_on(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_halted();
+    struct relay_name *lease = &rig->db.names[0];
+    rig->db.rebuilt = false;
+    lease->position = 0; /* as relay_rebase() does it */
+    lease->owner = 0;
+    lease->fence++;
+    td_time_us then = rig->time.mono;
+    rig_until(rig, rig_settled);
+    assert_true(rig->time.mono - then < 5 * TD_SECOND_US);
+    assert_int_equal(lease->fence, 3);
+    assert_int_equal(accepted(rig), 7);
+    assert_int_equal(rig_state(rig), TDI_RELAY_OK);
+    rig_free(rig);
+}
+
+static void a_broken_session_that_halts_keeps_a_lease_too(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(true);
+    add(rig, 1);
+    fail_store(rig, RELAY_STORE_SETTLE, 1, TD_ERR_CORRUPT, false);
+    rig_start(rig, 0);
+    rig_until(rig, is_told);
+    rig_run_for(rig, 5 * TD_SECOND_US);
+    assert_true(is_told(rig));
+    assert_int_equal(rig->db.names[0].fence, 2);
+    rig_until(rig, rig_settled);
     rig_free(rig);
 }
 
@@ -407,6 +451,8 @@ int main(void)
         cmocka_unit_test(a_closed_store_session_is_opened_anew),
         cmocka_unit_test(every_failing_call_heals),
         cmocka_unit_test(a_rebuilt_outbox_halts_until_it_is_mended),
+        cmocka_unit_test(who_mends_takes_the_lease_and_the_relay_goes_on),
+        cmocka_unit_test(a_broken_session_that_halts_keeps_a_lease_too),
         cmocka_unit_test(a_refused_schema_halts_too),
         cmocka_unit_test(a_settlement_that_can_never_be_halts),
     };
