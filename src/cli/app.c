@@ -99,7 +99,7 @@ static enum td_err open_broker(struct cli_app *app, size_t i, struct td_error *e
             return out_of_memory(err);
         }
         o.random = random;
-        enum td_err rc = cli_missing(b->driver->instance_open(&o, &b->instance, err), err);
+        enum td_err rc = cli_instance_take(b->driver, &o, &b->instance, err);
         if (rc != TD_OK) {
             return rc;
         }

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "bench/db.h"
 #include "cli/bench.h"
-#include "cli/bench_db.h"
 
 #define POLL_US (5 * TD_MILLISECOND_US)
 #define POLL_LATENCY_US (TD_MILLISECOND_US / 2)

@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "bench/db.h"
 #include "cli/bench.h"
-#include "cli/bench_db.h"
 #include "tdi_version.h"
 
 #define JSON_BYTES_MAX 65536
@@ -46,10 +46,12 @@ static void cpu_line(const struct bench_flow *f)
 static void ms_line(const char *what, double ms, const char *aim, const struct bench_raw *r,
                     double raw_ms)
 {
-    char is[32], raw[96];
+    char is[32], raw[96] = "";
     (void)r;
     snprintf(is, sizeof(is), "%.2f ms", ms);
-    snprintf(raw, sizeof(raw), raw_ms > 0 ? "%.2f ms for one append and sync" : "", raw_ms);
+    if (raw_ms > 0) {
+        snprintf(raw, sizeof(raw), "%.2f ms for one append and sync", raw_ms);
+    }
     line(what, is, aim, raw);
 }
 

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 
 #include "base/str.h"
+#include "bench/db.h"
 #include "cli/bench.h"
-#include "cli/bench_db.h"
 
 #define LIMIT_US (30 * TD_SECOND_US)
 #define IDLE_US_MAX (10 * TD_SECOND_US)

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/db.h"
 #include "cli/bench.h"
-#include "cli/bench_db.h"
 
 #define INIT_US (30 * TD_SECOND_US)
 #define STOP_US (40 * TD_SECOND_US)

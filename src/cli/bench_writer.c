@@ -8,8 +8,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "bench/db.h"
 #include "cli/bench.h"
-#include "cli/bench_db.h"
 
 #define THROTTLE_US (2 * TD_MILLISECOND_US)
 #define KEY_BYTES 24

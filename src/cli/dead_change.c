@@ -16,6 +16,7 @@
 #include "cli/dead.h"
 #include "cli/session.h"
 #include "core/deadletter.h"
+#include "core/retry.h"
 #include "store/registry.h"
 
 #define SELECTED_MAX 1000000
@@ -111,7 +112,7 @@ static int select_letters(struct cli_dead *d, struct selection *s, bool discard)
 static int32_t attempts_of(const struct cli_dead *d, struct td_str consumer)
 {
     const struct tdi_config_consumer *c = tdi_config_consumer_find(d->config, consumer);
-    return c != NULL ? c->retry.attempts : 1;
+    return c != NULL ? c->retry.attempts : tdi_retry_default().attempts; /* else a relay's */
 }
 
 /* Letters of one store with one session. */

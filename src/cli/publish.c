@@ -240,6 +240,17 @@ static int open_session(struct publish *p, const struct tdi_config_broker *broke
     return CLI_DONE;
 }
 
+static const char *meaning(enum td_err code)
+{
+    static const char *const texts[] = {
+#define TEXT(code_, class_, exit_, name_, text_) [TD_ERR_##code_] = text_,
+        TD_ERR_TABLE(TEXT)
+#undef TEXT
+    };
+    bool known = (size_t)code < sizeof(texts) / sizeof(texts[0]) && texts[code] != NULL;
+    return known ? texts[code] : td_err_name(code);
+}
+
 static int settle(struct publish *p, const struct td_published *s)
 {
     const char *why;
@@ -253,7 +264,7 @@ static int settle(struct publish *p, const struct td_published *s)
         return CLI_TRY_AGAIN;
     case TD_PUBLISH_REFUSED:
         why = s->code == TD_ERR_UNROUTABLE ? "no queue of the topic takes this type"
-                                           : td_err_name(s->code);
+                                           : meaning(s->code);
         wrong(p, p->lines[s->token], why);
         return td_err_exit_code(s->code);
     }

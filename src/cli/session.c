@@ -7,6 +7,9 @@
 #include "broker/registry.h"
 #include "store/registry.h"
 
+#define TAKE_WAIT_US TD_SECOND_US
+#define TAKE_STEP_US 20000
+
 enum td_err cli_missing(enum td_err rc, struct td_error *err)
 {
     if (rc == TD_ERR_NOT_FOUND) {
@@ -73,6 +76,20 @@ enum td_err cli_broker_open(struct cli *cli, const struct tdi_config *config,
     return rc == TD_OK ? cli_missing(tdi_broker_open(driver, &o, ret, err), err) : rc;
 }
 
+enum td_err cli_instance_take(const struct td_broker_driver *driver,
+                              const struct td_broker_options *o, struct td_broker_instance **ret,
+                              struct td_error *err)
+{
+    td_time_us until = tdi_mono(&o->clock) + TAKE_WAIT_US;
+    for (;;) {
+        enum td_err rc = cli_missing(driver->instance_open(o, ret, err), err);
+        if (rc != TD_ERR_OWNED || tdi_mono(&o->clock) >= until) {
+            return rc;
+        }
+        usleep(TAKE_STEP_US);
+    }
+}
+
 enum td_err cli_instance_open(struct cli *cli, const struct tdi_config *config,
                               const struct tdi_config_broker *broker, bool create,
                               struct td_broker_instance **ret, struct td_error *err)
@@ -89,7 +106,8 @@ enum td_err cli_instance_open(struct cli *cli, const struct tdi_config *config,
     }
     o.create = create;
     o.threads = false;
-    return cli_missing(driver->instance_open(&o, ret, err), err);
+    return create ? cli_instance_take(driver, &o, ret, err)
+                  : cli_missing(driver->instance_open(&o, ret, err), err);
 }
 
 void cli_instance_close(const struct tdi_config_broker *broker, struct td_broker_instance *instance)

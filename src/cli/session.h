@@ -28,7 +28,12 @@ enum td_err cli_broker_open(struct cli *cli, const struct tdi_config *config,
                             const struct tdi_config_broker *broker, enum td_broker_role role,
                             struct td_broker_instance *instance, struct td_broker **ret,
                             struct td_error *err);
-/* Own the broker for a moment. *ret is NULL where the driver has no owner. threads: see broker.h. */
+/* The driver's instance_open, but a command that owns the broker for a moment is waited for. OWNED: somebody
+ * goes on owning it. */
+enum td_err cli_instance_take(const struct td_broker_driver *driver,
+                              const struct td_broker_options *o, struct td_broker_instance **ret,
+                              struct td_error *err);
+/* Own the broker for a moment. create waits as above, for init. *ret is NULL where the driver has no owner. threads: see broker.h. */
 enum td_err cli_instance_open(struct cli *cli, const struct tdi_config *config,
                               const struct tdi_config_broker *broker, bool create,
                               struct td_broker_instance **ret, struct td_error *err);

@@ -192,9 +192,9 @@ struct tdi_consumer {
     bool leave_clean;           /* and giving the lease back */
     bool ended;
     bool lose;        /* close both sessions, forget everything, take over anew */
+    bool interrupted; /* the fetch of this step was: do not wait */
     bool lose_broker; /* close the broker session, forget what is not decided */
     bool suspect;     /* a run ended the store session: open a window at the start */
-    bool interrupted; /* the fetch of this step was: do not wait */
     bool prepared, leased, totals_read, clock_read, keys_read, subscribed;
     bool owned; /* the last lease_take() said OWNED */
     bool left;  /* the last report is written */

@@ -25,7 +25,7 @@ struct tdi_attribute {
     size_t bytes_max; /* TEXT */
 };
 
-#define TDI_ATTRIBUTES 19
+#define TDI_ATTRIBUTES 20
 extern const struct tdi_attribute tdi_attributes[TDI_ATTRIBUTES];
 
 /* NULL: no attribute of this name. *hint: where to look first, starts as 0; attributes that come in

@@ -19,8 +19,8 @@ enum td_err tdi_message_check(const struct td_message *m, struct td_error *err);
 /* A full copy in the arena. false: exhausted. */
 bool tdi_message_copy(struct tdi_arena *a, const struct td_message *m, struct td_message *ret);
 
-/* Append {"specversion":"1.0","id":...}; published_at as `tidingspublishedat`. Topic and deliver_at
- * are not written. What is invalid in the message does not make the JSON invalid. */
+/* Append {"specversion":"1.0","id":...}; published_at as `tidingspublishedat`, deliver_at as
+ * `tidingsdeliverat`. The topic is not written. What is invalid in the message does not make the JSON invalid. */
 void tdi_envelope_write(struct tdi_buf *b, const struct td_message *m);
 /* The same, open: without the closing brace, so that data can follow. */
 void tdi_envelope_write_open(struct tdi_buf *b, const struct td_message *m);

@@ -43,6 +43,7 @@ const struct tdi_attribute tdi_attributes[TDI_ATTRIBUTES] = {
     ATTRIBUTE("expirytime", TDI_ATTRIBUTE_TIME, expires_at, 0),
     TEXT("dataref", data_ref, TD_ATTRIBUTE_BYTES_MAX),
     ATTRIBUTE("tidingspublishedat", TDI_ATTRIBUTE_TIME, published_at, 0),
+    ATTRIBUTE("tidingsdeliverat", TDI_ATTRIBUTE_TIME, deliver_at, 0),
 };
 
 const struct tdi_attribute *tdi_attribute_find(struct td_str name, size_t *hint)

@@ -104,6 +104,11 @@ static enum td_err add_inbox(struct gather *g, struct td_store *store, struct td
         const struct td_inbox_row *r = &rows[i];
         struct td_str consumer = tdi_plan_short(g->plan, r->consumer, g->arena);
         identify(g, r->ref.source, TD_STR_NONE, TD_STR_NONE);
+        if (r->outcome == TD_OUTCOME_EFFECT && tdi_str_starts(r->consumer, "relay:")) {
+            g->published = true; /* a letter of the relay that was replayed */
+            add_hop(g, "published", r->settled_at, consumer, TD_STR_LIT("replayed"));
+            continue;
+        }
         g->settled_any = true;
         g->worst = weight(r->outcome) > weight(g->worst) ? r->outcome : g->worst;
         bool ended = r->outcome != TD_OUTCOME_RETRY && r->outcome != TD_OUTCOME_BLOCKED;
@@ -232,7 +237,7 @@ static int by_time(const void *a, const void *b)
 static const char *now_of(const struct gather *g)
 {
     if (!g->settled_any) {
-        return !g->in_outbox ? "unknown" : g->published ? "in broker" : "waiting in outbox";
+        return g->published ? "in broker" : g->in_outbox ? "waiting in outbox" : "unknown";
     }
     switch (g->worst) {
     case TD_OUTCOME_DEAD:

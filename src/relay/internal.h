@@ -7,6 +7,7 @@
  *   read.c      outbox -> window: reading, judging rows, durability, purging
  *   publish.c   window -> broker: submitting, collecting
  *   settle.c    window -> position
+ *   letters.c   dead letters that an operator replays
  *   report.c    snapshot, report of the lease row, log
  *
  * Invariants: the broker session is closed before rows that it may point to are freed; rows are
@@ -44,6 +45,12 @@
 #define TDI_RELAY_LOCK_WAIT_US (3 * TD_MILLISECOND_US)   /* of a write, before rows go on */
 #define TDI_RELAY_LOCK_GAP_US (2 * TD_MILLISECOND_US)    /* until it is tried again */
 #define TDI_RELAY_LOCK_US (5 * TD_SECOND_US)             /* without the lock for so long: trouble */
+#define TDI_RELAY_LETTERS_MAX 64                         /* in hand */
+#define TDI_RELAY_LETTERS_US (500 * TD_MILLISECOND_US)   /* asks for due ones at least so often */
+#define TDI_RELAY_LETTERS_GAP_US (10 * TD_MILLISECOND_US) /* and at most */
+#define TDI_RELAY_LETTERS_CALM 8 /* calm: the window is filled to an eighth at most */
+#define TDI_RELAY_LETTERS_PATIENCE_US (5 * TD_SECOND_US) /* waits so long for a calm moment */
+#define TDI_RELAY_LETTERS_LEASE_US (60 * TD_SECOND_US)   /* of the parked row */
 #define TDI_RELAY_BUSY_MAX 3                             /* so often in a row it is no trouble */
 
 enum tdi_relay_phase {
@@ -69,6 +76,38 @@ struct tdi_relay_slot {
 struct tdi_relay_batch {
     struct tdi_arena arena;
     uint64_t end; /* token behind its last row */
+};
+
+enum tdi_letter_state {
+    TDI_LETTER_READY,
+    TDI_LETTER_SUBMITTED,
+    TDI_LETTER_DECIDED,
+};
+
+enum tdi_letters_tx {
+    TDI_LETTERS_TX_NONE,
+    TDI_LETTERS_TX_BEGUN,
+    TDI_LETTERS_TX_SETTLED,
+    TDI_LETTERS_TX_UNDO, /* tx_error says why */
+};
+
+#define TDI_LETTER_TOKEN (UINT64_C(1) << 63) /* the window's tokens never get there */
+
+/* Replayed letters in hand; arrays run side by side with rows. */
+struct tdi_relay_letters {
+    struct td_str consumer; /* "relay:NAME" */
+    char consumer_text[TD_TYPE_BYTES_MAX + 8];
+    struct tdi_arena arena; /* of the rows, and of reasons */
+    struct td_parked_row *rows;
+    size_t count;
+    size_t submitted;
+    size_t decided;
+    enum tdi_letter_state states[TDI_RELAY_LETTERS_MAX];
+    struct td_settle settles[TDI_RELAY_LETTERS_MAX]; /* of decided ones */
+    enum tdi_letters_tx tx;
+    struct td_error tx_error;
+    bool broken; /* ordered: one was refused, the session takes nothing more */
+    td_time_us ask_at;
 };
 
 struct tdi_relay {
@@ -127,6 +166,8 @@ struct tdi_relay {
     struct td_publish items[TDI_RELAY_SUBMIT_MAX];
     struct td_published results[TDI_RELAY_COLLECT_MAX];
     struct td_relay_dead dead[TDI_RELAY_DEAD_MAX];
+
+    struct tdi_relay_letters letters;
 
     /* ---- reading ---- */
     struct td_position read_position; /* after the last row in the window */
@@ -188,6 +229,19 @@ enum tdi_step tdi_relay_renew(struct tdi_relay *r); /* with r->report */
 enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake);
 
 /* read.c */
+struct tdi_relay_judgement {
+    bool ours;
+    struct tdi_route route;
+    struct td_str topic; /* if it may be published */
+    enum td_dead_code dead;
+    struct td_str reason;
+};
+/* May it be published by this relay now, and where to? */
+struct tdi_relay_judgement tdi_relay_judge(const struct tdi_relay *r, const struct td_message *m,
+                                           struct td_str defect, td_time_us wall,
+                                           struct tdi_arena *a);
+/* Publishing rows does not stop because something beside it was refused. */
+enum tdi_step tdi_relay_housekeeping_failed(struct tdi_relay *r, const struct td_error *e);
 bool tdi_relay_read_allowed(const struct tdi_relay *r); /* room for it, and worth it */
 enum tdi_step tdi_relay_read(struct tdi_relay *r, td_time_us now);
 enum tdi_step tdi_relay_durable(struct tdi_relay *r);
@@ -199,10 +253,29 @@ bool tdi_relay_expired(const struct td_message *m, td_time_us wall);
 bool tdi_relay_submit_wanted(struct tdi_relay *r); /* but for submit_at */
 enum tdi_step tdi_relay_submit(struct tdi_relay *r, td_time_us now);
 enum tdi_step tdi_relay_collect(struct tdi_relay *r, td_time_us deadline_us);
+/* The message's own fault? Then the code of its dead letter, else NONE: try again. */
+enum td_dead_code tdi_relay_fault_of(const struct td_published *p);
+struct td_str tdi_relay_fault_reason(enum td_dead_code code);
 
 /* settle.c */
 const struct tdi_window_front *tdi_relay_front(struct tdi_relay *r);
 enum tdi_step tdi_relay_settle(struct tdi_relay *r, td_time_us now);
+
+/* letters.c */
+void tdi_relay_letters_init(struct tdi_relay *r);
+void tdi_relay_letters_forget(struct tdi_relay *r);           /* the broker has none of them */
+bool tdi_relay_letters_unanswered(const struct tdi_relay *r); /* rows wait meanwhile */
+bool tdi_relay_letters_decided(const struct tdi_relay *r);    /* all, and to be settled */
+td_time_us tdi_relay_letters_at(const struct tdi_relay *r);   /* when to ask for due ones */
+enum tdi_step tdi_relay_letters_lease(struct tdi_relay *r, td_time_us now);
+bool tdi_relay_letters_submit_wanted(const struct tdi_relay *r);
+enum tdi_step tdi_relay_letters_submit(struct tdi_relay *r, td_time_us now);
+/* false: it is not a letter's. */
+bool tdi_relay_letters_answer(struct tdi_relay *r, const struct td_published *p);
+void tdi_relay_letters_session_lost(struct tdi_relay *r);
+void tdi_relay_letters_give_back(struct tdi_relay *r); /* those that were not sent */
+/* One call of the transaction; goes on with it as long as one is open. */
+enum tdi_step tdi_relay_letters_settle(struct tdi_relay *r);
 
 /* report.c */
 enum tdi_relay_state tdi_relay_state(const struct tdi_relay *r);

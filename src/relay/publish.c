@@ -25,7 +25,7 @@ bool tdi_relay_submit_wanted(struct tdi_relay *r)
     uint64_t token;
 
     return r->broker != NULL && !r->pipeline_full && !r->undurable && !r->stopping &&
-           tdi_window_ready(&r->window, &token, 1) > 0;
+           !tdi_relay_letters_unanswered(r) && tdi_window_ready(&r->window, &token, 1) > 0;
 }
 
 /* It waited too long here and never left: given up like a row that was read too late. */
@@ -96,8 +96,7 @@ enum tdi_step tdi_relay_submit(struct tdi_relay *r, td_time_us now)
 
 /* ---- collecting ------------------------------------------------------------------------- */
 
-/* The row's own fault? Then the code of its dead letter, else NONE: try again. */
-static enum td_dead_code fault_of(const struct td_published *p)
+enum td_dead_code tdi_relay_fault_of(const struct td_published *p)
 {
     if (p->class_ != TD_CLASS_PERMANENT) {
         return TD_DEAD_NONE;
@@ -114,7 +113,7 @@ static enum td_dead_code fault_of(const struct td_published *p)
     return p->code == TD_ERR_INVALID ? TD_DEAD_INVALID : TD_DEAD_NONE;
 }
 
-static struct td_str fault_reason(enum td_dead_code code)
+struct td_str tdi_relay_fault_reason(enum td_dead_code code)
 {
     if (code == TD_DEAD_UNROUTABLE) {
         return TD_STR_LIT("the broker refused it: it has no such topic, or no queue takes it");
@@ -130,6 +129,9 @@ static struct td_str fault_reason(enum td_dead_code code)
 
 static void accepted(struct tdi_relay *r, const struct td_published *p)
 {
+    if (tdi_relay_letters_answer(r, p)) {
+        return;
+    }
     if (tdi_window_accept(&r->window, p->token, p->evidence)) {
         r->broker_failures = 0;
         r->refusals = 0;
@@ -145,10 +147,13 @@ static bool in_window(const struct tdi_relay *r, uint64_t token)
 /* true: it was given back, the broker does not want it now. */
 static bool refused(struct tdi_relay *r, const struct td_published *p)
 {
-    enum td_dead_code dead = fault_of(p);
+    enum td_dead_code dead = tdi_relay_fault_of(p);
 
+    if (tdi_relay_letters_answer(r, p)) {
+        return false;
+    }
     if (dead != TD_DEAD_NONE) {
-        tdi_window_refuse(&r->window, p->token, dead, fault_reason(dead));
+        tdi_window_refuse(&r->window, p->token, dead, tdi_relay_fault_reason(dead));
         return false;
     }
     if (in_window(r, p->token)) {

@@ -12,20 +12,13 @@
 
 /* ---- judging a row ---------------------------------------------------------------------- */
 
-struct judgement {
-    bool ours;
-    struct td_str topic;
-    enum td_dead_code dead;
-    struct td_str reason;
-};
-
 bool tdi_relay_expired(const struct td_message *m, td_time_us wall)
 {
     return m->expires_at != TD_TIME_NONE && m->expires_at <= wall;
 }
 
 static void judge_message(const struct td_message *m, td_time_us wall, struct tdi_arena *a,
-                          struct judgement *j)
+                          struct tdi_relay_judgement *j)
 {
     struct td_error err;
     char until[TDI_TIME_BYTES];
@@ -46,26 +39,27 @@ static void judge_message(const struct td_message *m, td_time_us wall, struct td
     }
 }
 
-static struct judgement judge(const struct tdi_relay *r, const struct td_outbox_row *row,
-                              td_time_us wall, struct tdi_arena *a)
+struct tdi_relay_judgement tdi_relay_judge(const struct tdi_relay *r, const struct td_message *m,
+                                           struct td_str defect, td_time_us wall,
+                                           struct tdi_arena *a)
 {
-    struct tdi_route route = tdi_catalogue_route(r->o.catalogue, &row->message);
-    struct judgement j = {.dead = TD_DEAD_NONE, .reason = TD_STR_NONE, .topic = TD_STR_NONE};
+    struct tdi_relay_judgement j = {.dead = TD_DEAD_NONE,
+                                    .route = tdi_catalogue_route(r->o.catalogue, m)};
+    const struct tdi_topic *topic = j.route.topic;
 
-    j.ours = route.topic == NULL ? r->o.unmatched_ours
-                                 : tdi_str_eq(route.topic->broker, r->o.broker_name);
+    j.ours = topic == NULL ? r->o.unmatched_ours : tdi_str_eq(topic->broker, r->o.broker_name);
     if (!j.ours) {
         return j;
     }
-    if (!tdi_str_empty(row->defect)) {
+    if (!tdi_str_empty(defect)) {
         j.dead = TD_DEAD_INVALID;
-        j.reason = row->defect;
-    } else if (route.dead != TD_DEAD_NONE) {
-        j.dead = route.dead;
-        j.reason = tdi_route_reason(&route, &row->message, a);
+        j.reason = defect;
+    } else if (j.route.dead != TD_DEAD_NONE) {
+        j.dead = j.route.dead;
+        j.reason = tdi_route_reason(&j.route, m, a);
     } else {
-        j.topic = route.topic->name;
-        judge_message(&row->message, wall, a, &j);
+        j.topic = topic->name;
+        judge_message(m, wall, a, &j);
     }
     return j;
 }
@@ -82,7 +76,7 @@ static bool push(struct tdi_relay *r, struct td_outbox_row *row, td_time_us wall
     if (tdi_str_empty(m->source)) {
         m->source = r->o.service;
     }
-    struct judgement j = judge(r, row, wall, a);
+    struct tdi_relay_judgement j = tdi_relay_judge(r, m, row->defect, wall, a);
     r->slots[token % r->window.capacity] = (struct tdi_relay_slot){.row = row, .topic = j.topic};
     if (!j.ours) {
         return tdi_window_push_skipped(&r->window, row);
@@ -91,6 +85,7 @@ static bool push(struct tdi_relay *r, struct td_outbox_row *row, td_time_us wall
         return tdi_window_push_refused(&r->window, row, j.dead, j.reason);
     }
     m->topic = j.topic;
+    m->deliver_at = TD_TIME_NONE; /* that time has come: nobody needs it any more */
     return tdi_window_push(&r->window, row);
 }
 
@@ -208,8 +203,7 @@ enum tdi_step tdi_relay_durable(struct tdi_relay *r)
 
 /* ---- housekeeping ----------------------------------------------------------------------- */
 
-/* Publishing does not stop because we may not delete or count. */
-static enum tdi_step housekeeping_failed(struct tdi_relay *r, const struct td_error *e)
+enum tdi_step tdi_relay_housekeeping_failed(struct tdi_relay *r, const struct td_error *e)
 {
     if (e->class_ == TD_CLASS_PERMANENT) {
         tdi_relay_remember(r, e);
@@ -230,7 +224,7 @@ enum tdi_step tdi_relay_purge(struct tdi_relay *r, td_time_us now)
             r->purge_at = now + TD_SECOND_US;
             return TDI_STEP_AGAIN;
         }
-        return housekeeping_failed(r, &err);
+        return tdi_relay_housekeeping_failed(r, &err);
     }
     tdi_relay_wrote(r);
     if (removed >= TDI_RELAY_PURGE_ROWS) {
@@ -246,7 +240,7 @@ enum tdi_step tdi_relay_stats(struct tdi_relay *r, td_time_us now)
 
     r->stats_at = now + TDI_RELAY_STATS_US;
     if (r->store->driver->relay_stats(r->store, r->o.name, &stats, &err) != TD_OK) {
-        return housekeeping_failed(r, &err);
+        return tdi_relay_housekeeping_failed(r, &err);
     }
     r->pending_counted = stats.pending;
     r->oldest_counted_us = stats.oldest_pending_us;

@@ -42,6 +42,7 @@ static bool make_parts(struct tdi_relay *r)
     for (size_t i = 0; i < TDI_RELAY_BATCHES_MAX; i++) {
         tdi_arena_init(&r->batches[i].arena, 0);
     }
+    tdi_relay_letters_init(r);
     tdi_buf_init(&r->report, TDI_RELAY_REPORT_BYTES_MAX);
     tdi_buf_init(&r->reported, TDI_RELAY_REPORT_BYTES_MAX);
     tdi_buf_init(&r->read_data, TD_POSITION_BYTES_MAX);
@@ -93,6 +94,7 @@ void tdi_relay_free(struct tdi_relay *r)
     for (size_t i = 0; i < TDI_RELAY_BATCHES_MAX; i++) {
         tdi_arena_release(&r->batches[i].arena);
     }
+    tdi_arena_release(&r->letters.arena);
     tdi_buf_release(&r->report);
     tdi_buf_release(&r->reported);
     tdi_buf_release(&r->read_data);
@@ -115,6 +117,7 @@ void tdi_relay_release_rows(struct tdi_relay *r)
 void tdi_relay_forget(struct tdi_relay *r)
 {
     tdi_window_clear(&r->window);
+    tdi_relay_letters_forget(r);
     tdi_relay_release_rows(r);
     r->front_stale = true;
     r->undurable = false;

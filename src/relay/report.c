@@ -104,7 +104,7 @@ static void fill(const struct tdi_relay *r, struct tdi_relay_snapshot *s)
     s->pending = pending(r);
     s->oldest_pending_us = oldest_pending(r);
     s->dead = r->dead_total;
-    s->in_flight = (int64_t)r->window.submitted;
+    s->in_flight = (int64_t)(r->window.submitted + r->letters.submitted);
     s->fence = r->fence;
     s->position = r->position_order;
     s->owner_pid = r->owner_pid;

@@ -95,9 +95,24 @@ static td_time_us submit_at(struct tdi_relay *r)
     return tdi_relay_submit_wanted(r) ? r->submit_at : INT64_MAX;
 }
 
+static bool in_flight(const struct tdi_relay *r)
+{
+    return r->broker != NULL && r->window.submitted + r->letters.submitted > 0;
+}
+
+static td_time_us letters_submit_at(const struct tdi_relay *r)
+{
+    return tdi_relay_letters_submit_wanted(r) ? r->submit_at : INT64_MAX;
+}
+
+static td_time_us letters_settle_at(const struct tdi_relay *r)
+{
+    return tdi_relay_letters_decided(r) ? INT64_MIN : INT64_MAX;
+}
+
 static td_time_us confirm_at(const struct tdi_relay *r)
 {
-    bool waiting = r->window.submitted > 0 && !r->stopping; /* drain_until ends a drain */
+    bool waiting = in_flight(r) && !r->stopping; /* drain_until ends a drain */
 
     return waiting ? r->progress_at + r->o.confirm_timeout_us : INT64_MAX;
 }
@@ -112,11 +127,13 @@ static td_time_us next_at(struct tdi_relay *r, td_time_us now)
 {
     td_time_us store = tdi_earlier(settle_at(r), tdi_earlier(stats_at(r), purge_at(r)));
     store = tdi_earlier(store, r->undurable ? INT64_MIN : read_at(r));
+    store = tdi_earlier(store, tdi_earlier(letters_settle_at(r), tdi_relay_letters_at(r)));
     store = tdi_later(store, r->store_retry_at);
 
     td_time_us at = tdi_later(tdi_earlier(r->renew_at, r->report_at), r->write_at);
     at = tdi_earlier(at, tdi_earlier(open_at(r), submit_at(r)));
-    at = tdi_earlier(at, tdi_earlier(confirm_at(r), store));
+    at = tdi_earlier(at, tdi_earlier(confirm_at(r), letters_submit_at(r)));
+    at = tdi_earlier(at, store);
     return tdi_earlier(at, now + TDI_RELAY_BLOCK_US);
 }
 
@@ -170,12 +187,15 @@ static enum tdi_step wait_until(td_time_us at, td_time_us *ret_wake)
 /* Stopping: answers of what is in flight, position, end. */
 static enum tdi_step drain(struct tdi_relay *r, td_time_us now, td_time_us *ret_wake)
 {
-    td_time_us settle = tdi_later(settle_at(r), r->store_retry_at); /* INT64_MAX: nothing to */
+    tdi_relay_letters_give_back(r);
+    bool letters = tdi_relay_letters_decided(r);
+    td_time_us settle = letters ? INT64_MIN : settle_at(r); /* INT64_MAX: nothing to settle */
+    settle = tdi_later(settle, r->store_retry_at);
 
     if (now < r->drain_until && settle <= now) {
-        return tdi_relay_settle(r, now);
+        return letters ? tdi_relay_letters_settle(r) : tdi_relay_settle(r, now);
     }
-    if (now < r->drain_until && r->broker != NULL && r->window.submitted > 0) {
+    if (now < r->drain_until && in_flight(r)) {
         return tdi_relay_collect(r, tdi_earlier(r->drain_until, next_at(r, now)));
     }
     if (now < r->drain_until && settle < INT64_MAX) {
@@ -188,7 +208,7 @@ static enum tdi_step drain(struct tdi_relay *r, td_time_us now, td_time_us *ret_
 /* An ordered pipeline that was broken, and has answered for all that came before the break. */
 static bool session_is_used_up(const struct tdi_relay *r)
 {
-    return r->broker != NULL && r->window.broken && r->window.submitted == 0;
+    return r->broker != NULL && !in_flight(r) && (r->window.broken || r->letters.broken);
 }
 
 static enum tdi_step work_on_store(struct tdi_relay *r, td_time_us now, bool *ret_done)
@@ -200,12 +220,18 @@ static enum tdi_step work_on_store(struct tdi_relay *r, td_time_us now, bool *re
     if (settle_at(r) <= now) {
         return tdi_relay_settle(r, now);
     }
+    if (letters_settle_at(r) <= now) {
+        return tdi_relay_letters_settle(r);
+    }
     if (submit_at(r) > now) { /* else the broker first: it works while we read */
         if (stats_at(r) <= now) {
             return tdi_relay_stats(r, now);
         }
         if (purge_at(r) <= now) {
             return tdi_relay_purge(r, now);
+        }
+        if (tdi_relay_letters_at(r) <= now) {
+            return tdi_relay_letters_lease(r, now);
         }
         if (read_at(r) <= now) {
             return tdi_relay_read(r, now);
@@ -219,6 +245,9 @@ enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret
 {
     bool done = false;
 
+    if (r->letters.tx != TDI_LETTERS_TX_NONE) {
+        return tdi_relay_letters_settle(r); /* no other slot may be called meanwhile */
+    }
     if (renew_due(r, now)) {
         return tdi_relay_renew(r);
     }
@@ -248,11 +277,14 @@ enum tdi_step tdi_relay_run(struct tdi_relay *r, td_time_us now, td_time_us *ret
     if (open_at(r) <= now) {
         return open_broker(r);
     }
+    if (letters_submit_at(r) <= now) {
+        return tdi_relay_letters_submit(r, now);
+    }
     if (submit_at(r) <= now) {
         return tdi_relay_submit(r, now);
     }
     td_time_us until = next_at(r, now);
-    if (r->window.submitted > 0) {
+    if (in_flight(r)) {
         return tdi_relay_collect(r, until);
     }
     if (r->store->driver->wait != NULL && r->broker != NULL && now >= r->store_retry_at) {

@@ -36,6 +36,7 @@ void tdi_relay_store_close(struct tdi_relay *r)
     r->store = NULL;
     pthread_mutex_unlock(&r->lock);
     r->store_close = false;
+    r->letters.tx = TDI_LETTERS_TX_NONE; /* rolled back */
     tdi_store_close(s);
 }
 
@@ -61,6 +62,7 @@ void tdi_relay_broker_close(struct tdi_relay *r)
     r->pipeline_full = false;
     tdi_broker_close(b);
     tdi_window_session(&r->window);
+    tdi_relay_letters_session_lost(r);
 }
 
 /* ---- failures --------------------------------------------------------------------------- */

@@ -17,19 +17,18 @@ static const struct td_store_driver *const drivers[] = {
 #define DRIVERS_COUNT (sizeof(drivers) / sizeof(drivers[0]))
 
 /* wait() is optional. */
-#define REQUIRED_SLOTS(X)                                                                          \
-    X(open)                                                                                        \
-    X(close)                                                                                       \
-    X(interrupt)                                                                                   \
-    X(info)                                                                                        \
-    X(migrate) X(schema_sql) X(now) X(begin) X(savepoint) X(savepoint_end) X(finish)               \
-        X(relay_declare) X(relay_position) X(outbox_read) X(outbox_durable) X(relay_settle)        \
-            X(outbox_purge) X(relay_rebase) X(lease_take) X(lease_renew) X(lease_clear_unclean)    \
-                X(lease_release) X(lease_scan) X(inbox_look) X(inbox_claim) X(inbox_settle)        \
-                    X(parked_due) X(parked_return) X(parked_keys) X(inbox_prune) X(counts)         \
-                        X(statement_prepare) X(statement_run) X(parked_scan) X(parked_change)      \
-                            X(relay_stats) X(outbox_find) X(inbox_find) X(published_find)          \
-                                X(audit_find) X(outbox_add)
+/* clang-format off */
+#define REQUIRED_SLOTS(X) \
+    X(open) X(close) X(interrupt) X(info) X(migrate) \
+    X(schema_sql) X(now) X(begin) X(savepoint) X(savepoint_end) \
+    X(finish) X(relay_declare) X(relay_position) X(outbox_read) X(outbox_durable) \
+    X(relay_settle) X(outbox_purge) X(relay_rebase) X(lease_take) X(lease_renew) \
+    X(lease_clear_unclean) X(lease_release) X(lease_scan) X(inbox_look) X(inbox_claim) \
+    X(inbox_settle) X(parked_due) X(parked_return) X(parked_keys) X(inbox_prune) \
+    X(counts) X(statement_prepare) X(statement_run) X(parked_scan) X(parked_change) \
+    X(relay_stats) X(outbox_find) X(inbox_find) X(published_find) X(audit_find) \
+    X(outbox_add)
+/* clang-format on */
 
 enum td_err tdi_store_driver_check(const struct td_store_driver *driver, struct td_error *err)
 {

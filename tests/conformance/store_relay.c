@@ -96,8 +96,8 @@ static void test_dead_rows(void **state)
     struct td_position p = nowhere();
     struct td_inbox_state look;
     assert_ok(CALL(w->a, relay_declare, LIT("r"), &w->err));
-    w->rig->app(w, "INSERT INTO tidings_outbox(id, type, partition_key, body) "
-                   "VALUES ('i-1', 'stock.low', 'k', x'00ff')");
+    w->rig->app(w, "INSERT INTO tidings_outbox(id, type, partition_key, body, deliver_at) "
+                   "VALUES ('i-1', 'stock.low', 'k', x'00ff', 1990000000000001)");
     assert_int_equal(read_rows(w, &p, 2, &rows), 1);
     struct td_relay_dead dead = {&rows[0].message, TD_DEAD_UNROUTABLE, LIT("no topic takes it")};
     struct td_relay_settle settle = settle_up_to("r", own_lease(w, w->a, "r"), rows, 1);
@@ -120,6 +120,7 @@ static void test_dead_rows(void **state)
     assert_int_equal(parked[0].code, TD_DEAD_UNROUTABLE);
     assert_str(parked[0].reason, "no topic takes it");
     assert_str(parked[0].message.type, "stock.low");
+    assert_int_equal(parked[0].message.deliver_at, INT64_C(1990000000000001));
     assert_int_equal(parked[0].message.sequence, rows[0].message.sequence);
     assert_int_equal(parked[0].message.body.len, 2);
     assert_memory_equal(parked[0].message.body.data, "\x00\xff", 2);

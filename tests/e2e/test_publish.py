@@ -1,5 +1,6 @@
 """tidings publish: from lines, files and CloudEvents, by socket and by itself, and through an outbox."""
 import json
+import threading
 
 from project import CONFIG, SEEN, SEEN_TABLE, Project
 from tap import main, test
@@ -208,6 +209,31 @@ def wrong_calls():
         assert publish(p, "--type", "order.paid", "--id", "x" * 129, code=65).err
         assert publish(p, "--type", "order.paid", "--key", "k" * 257, code=65).err
         assert depth(p) == 0
+
+
+@test
+def a_folder_deeper_than_the_path_of_a_socket_may_be():
+    with Project(config=CONFIG.replace("broker.d", "b" * 120) + "consumers:\n" + SEEN,
+                 tables=[SEEN_TABLE]) as p:
+        run = p.run()
+        p.wait_running(run)
+        publish(p, "--type", "order.paid")
+        p.wait("the effect", lambda: p.count("seen") == 1)
+        run.stop()
+
+
+@test
+def two_at_once_without_an_owner_wait_for_each_other():
+    with Project(SEEN) as p:
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(publish(
+            p, "--type", "order.paid", "--lines", stdin="{}\n" * 100))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [len(result.out.split()) for result in results] == [100] * 4, results
+        assert depth(p) == 400
 
 
 @test

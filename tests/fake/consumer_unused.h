@@ -21,14 +21,15 @@ UNUSED(info, struct td_store *s, struct tdi_arena *a, struct td_store_info *ret)
 UNUSED(migrate, struct td_store *s)
 UNUSED(schema_sql, const struct td_store_options *o, struct tdi_arena *a, struct td_str *ret)
 UNUSED(relay_declare, struct td_store *s, struct td_str relay)
-UNUSED(relay_position, struct td_store *s, struct td_str relay, struct td_position *ret)
+UNUSED(relay_position, struct td_store *s, struct td_str relay, struct tdi_arena *a,
+       struct td_position *ret)
 UNUSED(outbox_read, struct td_store *s, const struct td_position *after, size_t max,
        size_t bytes_max, struct tdi_arena *a, struct td_outbox_row **ret, size_t *ret_count)
 UNUSED(outbox_durable, struct td_store *s)
 UNUSED(relay_settle, struct td_store *s, const struct td_relay_settle *settle)
 UNUSED(outbox_purge, struct td_store *s, td_time_us keep_us, size_t max, size_t *ret)
-UNUSED(relay_rebase, struct td_store *s, struct td_str relay, const struct td_position *to,
-       struct td_str actor)
+UNUSED(relay_rebase, struct td_store *s, struct td_str relay, int64_t fence,
+       const struct td_position *to, struct td_str actor)
 UNUSED(parked_return, struct td_store *s, struct td_str consumer,
        const struct td_message_ref *refs, size_t count)
 UNUSED(statement_prepare, struct td_store *s, const struct td_statement *statement, int *ret)

@@ -74,20 +74,22 @@ void fake_no_faults(struct fake_world *w)
     w->random_permille = 0;
 }
 
+/* Every plan of the operation counts every call, also those that another plan lets fail. */
 static const struct fake_fault *planned(struct fake_world *w, const char *op)
 {
+    const struct fake_fault *found = NULL;
     for (size_t i = 0; i < w->faults_count; i++) {
         struct fake_fault *f = &w->faults[i];
         if (strcmp(f->op, op) != 0 || f->times == 0) {
             continue;
         }
         f->nth -= f->nth > 0 ? 1 : 0;
-        if (f->nth == 0) {
+        if (f->nth == 0 && found == NULL) {
             f->times -= f->times > 0 ? 1 : 0;
-            return f;
+            found = f;
         }
     }
-    return NULL;
+    return found;
 }
 
 static bool is_store(const char *op)

@@ -56,10 +56,14 @@ static void check_order(struct relay_db *db, int64_t seq)
     }
 }
 
-static void store_row(struct relay_world *w, int64_t seq)
+static void store_row(struct relay_world *w, int64_t seq, bool replay)
 {
     struct relay_row *row = &w->db->rows[seq - 1];
 
+    if (replay) {
+        row->letter.published++; /* out of order by nature */
+        return;
+    }
     if (row->accepted++ == 0) {
         check_order(w->db, seq);
     }
@@ -71,6 +75,7 @@ static void store_row(struct relay_world *w, int64_t seq)
 static void check_submitted(struct relay_world *w, const struct td_publish *item)
 {
     const struct td_message *m = item->message;
+    struct td_bytes body = TD_BYTES_NONE;
     int64_t seq = m->sequence;
 
     if (seq < 1 || seq > w->db->committed) {
@@ -81,12 +86,22 @@ static void check_submitted(struct relay_world *w, const struct td_publish *item
     if (seq > w->db->durable) {
         relay_violation(w->db, "row %" PRId64 " is published before it is on disk", seq);
     }
-    if (!tdi_str_is(m->id, row->id) || m->body.len != row->message.body.len ||
-        memcmp(m->body.data, row->body, RELAY_BODY_BYTES) != 0) {
+    body = row->message.body;
+    if (item->replay && row->letter.edited != NULL) {
+        body = (struct td_bytes){row->letter.edited, strlen(row->letter.edited)};
+    }
+    if (item->replay && row->letter.fence == 0) {
+        relay_violation(w->db, "letter %" PRId64 " is published, and nobody has leased it", seq);
+    }
+    if (!tdi_str_is(m->id, row->id) || m->body.len != body.len ||
+        memcmp(m->body.data, body.data, body.len) != 0) {
         relay_violation(w->db, "row %" PRId64 " is not what was written", seq);
     }
     if (m->published_at == TD_TIME_NONE || m->published_at > w->time->wall) {
         relay_violation(w->db, "row %" PRId64 " has no time of publication", seq);
+    }
+    if (m->deliver_at != TD_TIME_NONE) {
+        relay_violation(w->db, "row %" PRId64 " goes out with a time that has passed", seq);
     }
     if (item->topic.len == 0 || !tdi_str_eq(item->topic, m->topic)) {
         relay_violation(w->db, "row %" PRId64 " has no topic", seq);
@@ -129,7 +144,7 @@ bool relay_broker_answer_at(struct relay_broker_client *c, size_t index)
             (s->pending_count - index - 1) * sizeof(s->pending[0]));
     s->pending_count--;
     if (v.result == TD_PUBLISH_ACCEPTED || v.stored) {
-        store_row(c->world, p.seq);
+        store_row(c->world, p.seq, p.replay);
     }
     s->failed = s->failed || (s->ordered && v.result != TD_PUBLISH_ACCEPTED);
     s->results[s->results_count++] = (struct td_published){
@@ -185,7 +200,7 @@ void relay_broker_late(struct relay_world *w, size_t index)
     }
     memmove(&w->late[index], &w->late[index + 1], (w->late_count - index - 1) * sizeof(l));
     w->late_count--;
-    store_row(w, l.seq);
+    store_row(w, l.seq, l.replay);
 }
 
 /* ---- slots ------------------------------------------------------------------------------ */
@@ -255,7 +270,7 @@ static void broker_close(struct td_broker *b)
     for (size_t i = 0; i < s->pending_count && !s->failed; i++) {
         if (c->world->late_count < RELAY_LATE_MAX) {
             c->world->late[c->world->late_count++] =
-                (struct relay_late){s->pending[i].seq, s->number, s->ordered};
+                (struct relay_late){s->pending[i].seq, s->number, s->ordered, s->pending[i].replay};
         }
     }
     c->session = NULL;
@@ -282,9 +297,13 @@ static enum td_err broker_submit(struct td_broker *b, const struct td_publish *i
     while (taken < count && s->pending_count < max &&
            s->results_count + s->pending_count < RELAY_PENDING_MAX) {
         check_submitted(c->world, &items[taken]);
+        if (s->pending_count > 0 && s->pending[0].replay != items[taken].replay) {
+            relay_violation(c->world->db, "letters and rows are in flight together");
+        }
         s->pending[s->pending_count++] = (struct relay_pending){
             .token = items[taken].token,
             .seq = items[taken].message->sequence,
+            .replay = items[taken].replay,
             .message = items[taken].message,
         };
         taken++;

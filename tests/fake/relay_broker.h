@@ -37,6 +37,7 @@ struct relay_late {
     int64_t seq;
     int session;
     bool ordered;
+    bool replay;
 };
 
 struct relay_world {
@@ -56,6 +57,7 @@ struct relay_world {
 struct relay_pending {
     uint64_t token;
     int64_t seq;
+    bool replay;
     const struct td_message *message;
 };
 

@@ -7,11 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-
-struct session {
-    struct td_store head;
-    struct relay_store_client *client;
-};
+#include "relay_letters.h"
 
 /* ---- the database ----------------------------------------------------------------------- */
 
@@ -70,7 +66,7 @@ void relay_db_topic(struct relay_row *row, const char *topic)
     row->message.topic = text(row->topic);
 }
 
-static struct relay_name *name_of(struct relay_db *db, struct td_str name)
+struct relay_name *relay_db_name_of(struct relay_db *db, struct td_str name)
 {
     for (size_t i = 0; i < RELAY_NAMES_MAX; i++) {
         struct relay_name *n = &db->names[i];
@@ -87,7 +83,7 @@ static struct relay_name *name_of(struct relay_db *db, struct td_str name)
 
 struct relay_name *relay_db_name(struct relay_db *db, const char *name)
 {
-    return name_of(db, text(name));
+    return relay_db_name_of(db, text(name));
 }
 
 bool relay_db_all_settled(const struct relay_db *db)
@@ -110,17 +106,21 @@ struct td_str relay_store_location(struct relay_store_client *c)
 
 static struct relay_store_client *client_of(struct td_store *s)
 {
-    return ((struct session *)s)->client;
+    return ((struct relay_store_session *)s)->client;
 }
 
-static bool fails(struct relay_store_client *c, enum relay_store_call call, struct relay_plan *ret)
+bool relay_store_fails(struct relay_store_client *c, enum relay_store_call call,
+                       struct relay_plan *ret)
 {
+    if (c->in_tx && call != RELAY_STORE_INBOX && call != RELAY_STORE_FINISH) {
+        relay_violation(c->db, "a slot is called inside of a transaction");
+    }
     c->calls[call]++;
     c->calls_total++;
     return relay_fails(&c->faults, (int)call, ret);
 }
 
-static enum td_err refuse(struct td_error *err, enum td_err code, const char *why)
+enum td_err relay_store_refuse(struct td_error *err, enum td_err code, const char *why)
 {
     memset(err, 0, sizeof(*err));
     return td_error_set(err, code, "%s", why);
@@ -132,10 +132,10 @@ static enum td_err store_open(struct td_store *s, const struct td_store_options 
     struct relay_store_client *c = (struct relay_store_client *)(uintptr_t)o->location.data;
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_OPEN, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_OPEN, &p)) {
         return relay_failure(&p, err);
     }
-    ((struct session *)s)->client = c;
+    ((struct relay_store_session *)s)->client = c;
     c->open++;
     return TD_OK;
 }
@@ -147,6 +147,7 @@ static void store_close(struct td_store *s)
         c->calls[RELAY_STORE_CLOSE]++;
         c->calls_total++;
         c->open--;
+        c->in_tx = false; /* rolled back */
     }
 }
 
@@ -160,10 +161,10 @@ static enum td_err store_declare(struct td_store *s, struct td_str relay, struct
     struct relay_store_client *c = client_of(s);
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_DECLARE, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_DECLARE, &p)) {
         return relay_failure(&p, err);
     }
-    name_of(c->db, relay)->declared = true;
+    relay_db_name_of(c->db, relay)->declared = true;
     return TD_OK;
 }
 
@@ -200,12 +201,12 @@ static enum td_err store_position(struct td_store *s, struct td_str relay, struc
     struct relay_store_client *c = client_of(s);
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_POSITION, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_POSITION, &p)) {
         return relay_failure(&p, err);
     }
-    *ret = (struct td_position){.order = name_of(c->db, relay)->position};
+    *ret = (struct td_position){.order = relay_db_name_of(c->db, relay)->position};
     if (ret->order > 0 && !position_data(c->db, a, &ret->data)) {
-        return refuse(err, TD_ERR_NOMEM, "no memory");
+        return relay_store_refuse(err, TD_ERR_NOMEM, "no memory");
     }
     return TD_OK;
 }
@@ -237,17 +238,17 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
     int64_t seq = get_position(c->db, after);
     size_t count = 0;
 
-    if (fails(c, RELAY_STORE_READ, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_READ, &p)) {
         return relay_failure(&p, err);
     }
     c->read_rows_max = max > c->read_rows_max ? max : c->read_rows_max;
     if (db->rebuilt) {
-        return refuse(err, TD_ERR_REBUILT, "the outbox was rebuilt");
+        return relay_store_refuse(err, TD_ERR_REBUILT, "the outbox was rebuilt");
     }
     struct td_outbox_row *rows = tdi_arena_array(a, max, sizeof(*rows));
     struct td_bytes data;
     if (!position_data(db, a, &data)) {
-        return refuse(err, TD_ERR_NOMEM, "no memory");
+        return relay_store_refuse(err, TD_ERR_NOMEM, "no memory");
     }
     while (rows != NULL && count < max && seq < db->committed &&
            count * RELAY_BODY_BYTES < bytes_max) {
@@ -256,7 +257,7 @@ static enum td_err store_read(struct td_store *s, const struct td_position *afte
             continue;
         }
         if (!copy_row(db, seq, a, &rows[count])) {
-            return refuse(err, TD_ERR_NOMEM, "no memory");
+            return relay_store_refuse(err, TD_ERR_NOMEM, "no memory");
         }
         rows[count++].position.data = data;
     }
@@ -271,7 +272,7 @@ static enum td_err store_durable(struct td_store *s, struct td_error *err)
     struct relay_store_client *c = client_of(s);
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_DURABLE, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_DURABLE, &p)) {
         return relay_failure(&p, err);
     }
     c->db->durable = c->db->shown;
@@ -289,6 +290,7 @@ static void park(struct relay_db *db, const struct td_relay_dead *d, int64_t to)
     if (++row->dead > 1) {
         relay_violation(db, "row %" PRId64 " is parked twice", seq);
     }
+    relay_letter_new(row);
     row->dead_code = d->code;
     snprintf(row->dead_reason, sizeof(row->dead_reason), "%.*s", (int)d->reason.len,
              d->reason.data == NULL ? "" : d->reason.data);
@@ -325,15 +327,15 @@ static enum td_err store_settle(struct td_store *s, const struct td_relay_settle
                                 struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
-    struct relay_name *n = name_of(c->db, x->relay);
+    struct relay_name *n = relay_db_name_of(c->db, x->relay);
     struct relay_plan p;
-    bool failed = fails(c, RELAY_STORE_SETTLE, &p);
+    bool failed = relay_store_fails(c, RELAY_STORE_SETTLE, &p);
 
     if (failed && !p.done) {
         return relay_failure(&p, err);
     }
     if (n->fence != x->fence) {
-        return refuse(err, TD_ERR_FENCED, "a newer owner");
+        return relay_store_refuse(err, TD_ERR_FENCED, "a newer owner");
     }
     carry_out(c->db, n, x);
     return failed ? relay_failure(&p, err) : TD_OK;
@@ -347,7 +349,7 @@ static enum td_err store_purge(struct td_store *s, td_time_us keep_us, size_t ma
     struct relay_plan p;
     size_t removed = 0;
 
-    if (fails(c, RELAY_STORE_PURGE, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_PURGE, &p)) {
         return relay_failure(&p, err);
     }
     for (int64_t seq = 1; seq <= db->names[0].position && removed < max; seq++) {
@@ -368,7 +370,7 @@ static enum td_err store_wait(struct td_store *s, td_time_us deadline_us, bool *
     struct relay_db *db = c->db;
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_WAIT, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_WAIT, &p)) {
         return relay_failure(&p, err);
     }
     if (!db->woken && db->time->patient) {
@@ -383,16 +385,16 @@ static enum td_err store_take(struct td_store *s, struct td_str name, td_time_us
                               struct td_lease *ret_lease, struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
-    struct relay_name *n = name_of(c->db, name);
+    struct relay_name *n = relay_db_name_of(c->db, name);
     struct relay_plan p;
-    bool failed = fails(c, RELAY_STORE_TAKE, &p);
+    bool failed = relay_store_fails(c, RELAY_STORE_TAKE, &p);
 
     if (failed && !p.done) {
         return relay_failure(&p, err);
     }
     if (n->owner != 0 && n->owner != c->id && c->db->time->mono < n->until) {
         ret_lease->owner_pid = n->owner;
-        return refuse(err, TD_ERR_OWNED, "another process owns the relay");
+        return relay_store_refuse(err, TD_ERR_OWNED, "another process owns the relay");
     }
     n->unclean = n->unclean || n->owner != 0;
     n->owner = c->id;
@@ -410,14 +412,14 @@ static enum td_err store_renew(struct td_store *s, struct td_str name, int64_t f
                                td_time_us ttl_us, struct td_str report, struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
-    struct relay_name *n = name_of(c->db, name);
+    struct relay_name *n = relay_db_name_of(c->db, name);
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_RENEW, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_RENEW, &p)) {
         return relay_failure(&p, err);
     }
     if (n->fence != fence) {
-        return refuse(err, TD_ERR_FENCED, "a newer owner");
+        return relay_store_refuse(err, TD_ERR_FENCED, "a newer owner");
     }
     n->owner = c->id;
     n->until = c->db->time->mono + ttl_us;
@@ -432,14 +434,14 @@ static enum td_err store_release(struct td_store *s, struct td_str name, int64_t
                                  struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
-    struct relay_name *n = name_of(c->db, name);
+    struct relay_name *n = relay_db_name_of(c->db, name);
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_RELEASE, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_RELEASE, &p)) {
         return relay_failure(&p, err);
     }
     if (n->fence != fence) {
-        return refuse(err, TD_ERR_FENCED, "a newer owner");
+        return relay_store_refuse(err, TD_ERR_FENCED, "a newer owner");
     }
     n->owner = 0;
     return TD_OK;
@@ -449,10 +451,10 @@ static enum td_err store_stats(struct td_store *s, struct td_str relay,
                                struct td_relay_stats *ret_stats, struct td_error *err)
 {
     struct relay_store_client *c = client_of(s);
-    struct relay_name *n = name_of(c->db, relay);
+    struct relay_name *n = relay_db_name_of(c->db, relay);
     struct relay_plan p;
 
-    if (fails(c, RELAY_STORE_STATS, &p)) {
+    if (relay_store_fails(c, RELAY_STORE_STATS, &p)) {
         return relay_failure(&p, err);
     }
     memset(ret_stats, 0, sizeof(*ret_stats));
@@ -470,12 +472,14 @@ static enum td_err store_stats(struct td_store *s, struct td_str relay,
 #define TABLE(wait_slot, caps_)                                                                    \
     {                                                                                              \
         .abi = TD_STORE_ABI, .struct_size = sizeof(struct td_store_driver), .name = "fake",        \
-        .caps = (caps_), .session_size = sizeof(struct session), .open = store_open,               \
+        .caps = (caps_), .session_size = sizeof(struct relay_store_session), .open = store_open,   \
         .close = store_close, .interrupt = store_interrupt, .relay_declare = store_declare,        \
         .relay_position = store_position, .outbox_read = store_read,                               \
         .outbox_durable = store_durable, .relay_settle = store_settle,                             \
         .outbox_purge = store_purge, .wait = (wait_slot), .lease_take = store_take,                \
         .lease_renew = store_renew, .lease_release = store_release, .relay_stats = store_stats,    \
+        .begin = relay_store_begin, .finish = relay_store_finish,                                  \
+        .inbox_settle = relay_store_inbox_settle, .parked_due = relay_store_parked_due,            \
         RELAY_STORE_UNUSED                                                                         \
     }
 

@@ -15,8 +15,21 @@
 #define RELAY_ROWS_MAX 8192
 #define RELAY_NAMES_MAX 2
 #define RELAY_BODY_BYTES 24
+#define RELAY_TX_MAX 256
 
 /* ---- the database ----------------------------------------------------------------------- */
+
+/* A dead row that is parked; see relay_letters.h. */
+struct relay_letter {
+    enum td_outcome outcome; /* NONE: it is not parked */
+    int32_t attempts;
+    int32_t limit;
+    td_time_us due_at; /* wall */
+    bool running;
+    int64_t fence;      /* of who leased it */
+    const char *edited; /* new body */
+    int published;      /* accepted by the broker as a replay, times */
+};
 
 struct relay_row {
     struct td_message message; /* points into the fields below */
@@ -32,6 +45,7 @@ struct relay_row {
     int dead;     /* parked, times */
     enum td_dead_code dead_code;
     char dead_reason[160];
+    struct relay_letter letter;
     bool purged;
 };
 
@@ -78,7 +92,18 @@ enum relay_store_call {
     RELAY_STORE_RENEW,
     RELAY_STORE_RELEASE,
     RELAY_STORE_STATS,
+    RELAY_STORE_DUE,
+    RELAY_STORE_BEGIN,
+    RELAY_STORE_INBOX,
+    RELAY_STORE_FINISH,
     RELAY_STORE_CALLS,
+};
+
+struct relay_tx_item {
+    int64_t seq;
+    struct relay_letter letter; /* as it will be */
+    enum td_dead_code code;
+    char reason[160];
 };
 
 struct relay_store_client {
@@ -91,6 +116,9 @@ struct relay_store_client {
     int open;                              /* sessions */
     int interrupted;
     size_t read_rows_max; /* the largest `max` that was asked for */
+    bool in_tx;
+    struct relay_tx_item tx[RELAY_TX_MAX];
+    size_t tx_count;
 };
 
 extern const struct td_store_driver relay_store_driver;         /* with a waker */
@@ -102,6 +130,7 @@ void relay_db_init(struct relay_db *db, struct relay_time *t);
 struct relay_row *relay_db_add(struct relay_db *db, const char *key, const char *type);
 void relay_db_topic(struct relay_row *row, const char *topic);
 struct relay_name *relay_db_name(struct relay_db *db, const char *name);
+struct relay_name *relay_db_name_of(struct relay_db *db, struct td_str name);
 struct td_str relay_store_location(struct relay_store_client *c);
 void relay_violation(struct relay_db *db, const char *fmt, ...) TD_PRINTF(2, 3);
 /* Every visible row is accepted, dead or foreign? */

@@ -11,17 +11,15 @@
 #define UNUSED(name, ...)                                                                          \
     static enum td_err unused_##name(__VA_ARGS__, struct td_error *err)                            \
     {                                                                                              \
-        return refuse(err, TD_ERR_INTERNAL, "a relay does not call " #name);                       \
+        return relay_store_refuse(err, TD_ERR_INTERNAL, "a relay does not call " #name);           \
     }
 
 UNUSED(info, struct td_store *s, struct tdi_arena *a, struct td_store_info *ret_info)
 UNUSED(migrate, struct td_store *s)
 UNUSED(schema_sql, const struct td_store_options *o, struct tdi_arena *a, struct td_str *ret_sql)
 UNUSED(now, struct td_store *s, td_time_us *ret_now)
-UNUSED(begin, struct td_store *s)
 UNUSED(savepoint, struct td_store *s)
 UNUSED(savepoint_end, struct td_store *s, bool keep)
-UNUSED(finish, struct td_store *s, bool commit)
 UNUSED(relay_rebase, struct td_store *s, struct td_str relay, int64_t fence,
        const struct td_position *to, struct td_str actor)
 UNUSED(lease_clear_unclean, struct td_store *s, struct td_str name, int64_t fence)
@@ -31,10 +29,6 @@ UNUSED(inbox_look, struct td_store *s, struct td_str consumer, const struct td_m
        size_t count, struct td_inbox_state *ret_states)
 UNUSED(inbox_claim, struct td_store *s, struct td_str consumer, struct td_str lease, int64_t fence,
        struct td_claim *claims, size_t count)
-UNUSED(inbox_settle, struct td_store *s, struct td_str consumer, int32_t shard, struct td_str lease,
-       int64_t fence, struct td_settle *items, size_t count)
-UNUSED(parked_due, struct td_store *s, struct td_str lease, const struct td_parked_due *ask,
-       struct tdi_arena *a, struct td_parked_batch *ret_batch)
 UNUSED(parked_return, struct td_store *s, struct td_str consumer, const struct td_message_ref *refs,
        size_t count)
 UNUSED(parked_keys, struct td_store *s, struct td_str consumer, int32_t shard, struct tdi_arena *a,
@@ -62,12 +56,10 @@ UNUSED(outbox_add, struct td_store *s, const struct td_message *messages, size_t
 
 #define RELAY_STORE_UNUSED                                                                         \
     .info = unused_info, .migrate = unused_migrate, .schema_sql = unused_schema_sql,               \
-    .now = unused_now, .begin = unused_begin, .savepoint = unused_savepoint,                       \
-    .savepoint_end = unused_savepoint_end, .finish = unused_finish,                                \
+    .now = unused_now, .savepoint = unused_savepoint, .savepoint_end = unused_savepoint_end,       \
     .relay_rebase = unused_relay_rebase, .lease_clear_unclean = unused_lease_clear_unclean,        \
     .lease_scan = unused_lease_scan, .inbox_look = unused_inbox_look,                              \
-    .inbox_claim = unused_inbox_claim, .inbox_settle = unused_inbox_settle,                        \
-    .parked_due = unused_parked_due, .parked_return = unused_parked_return,                        \
+    .inbox_claim = unused_inbox_claim, .parked_return = unused_parked_return,                      \
     .parked_keys = unused_parked_keys, .inbox_prune = unused_inbox_prune, .counts = unused_counts, \
     .statement_prepare = unused_statement_prepare, .statement_run = unused_statement_run,          \
     .parked_scan = unused_parked_scan, .parked_change = unused_parked_change,                      \

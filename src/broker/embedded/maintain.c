@@ -83,8 +83,12 @@ void tdd_emb_maintain_idle(struct td_broker_instance *in)
 {
     struct td_error err = {0};
     (void)pthread_mutex_unlock(&in->lock);
+    enum td_err rc = TD_OK;
     bool more = vacuum(in);
-    enum td_err rc = checkpoint(in, true, &err);
+    /* As long as pages are given back, the WAL is only kept from growing. */
+    if (!more || tdi_db_wal_pages(&in->writer) >= in->checkpoint_at) {
+        rc = checkpoint(in, !more, &err);
+    }
     bool small = rc == TD_OK && tdi_db_wal_pages(&in->writer) == 0;
     (void)malloc_trim(0);
     (void)pthread_mutex_lock(&in->lock);

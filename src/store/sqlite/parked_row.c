@@ -260,10 +260,10 @@ static enum td_err decode_message(sqlite3_stmt *stmt, bool with_body, struct tdi
         *m = (struct td_message){.time = TD_TIME_NONE,
                                  .sequence = TD_NUMBER_NONE,
                                  .aggregate_version = TD_NUMBER_NONE,
+                                 .deliver_at = TD_TIME_NONE,
                                  .expires_at = TD_TIME_NONE,
                                  .published_at = TD_TIME_NONE};
     }
-    m->deliver_at = TD_TIME_NONE;
     if (!tdd_copy_str(stmt, 3, a, &m->source) || !tdd_copy_str(stmt, 4, a, &m->id) ||
         !tdd_copy_str(stmt, 22, a, &m->topic) || !tdd_copy_str(stmt, 24, a, &m->key) ||
         !tdd_copy_str(stmt, 25, a, &type)) {

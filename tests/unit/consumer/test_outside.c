@@ -420,6 +420,24 @@ static void worker_that_cannot_start_opens_the_breaker(void **state)
     rig_free(&r);
 }
 
+/* The store refuses to write down that m1 waits: it must not become a failed run of its own. */
+static void refused_follower_stays_behind_its_head(void **state)
+{
+    (void)state;
+    struct rig r = rig_new(TDI_ORDER_BLOCK, true);
+    rig_start(&r);
+    rig_run(&r, MILLIS(100));
+    fake_park(r.w, "m0", "k", SECONDS(60));
+    fake_publish_key(r.w, "m0", "k");
+    rig_run(&r, SECONDS(1));
+    fake_fail(r.w, "store.inbox_settle", 1, TD_ERR_STATEMENT)->times = 3;
+    fake_publish_key(r.w, "m1", "k");
+    rig_run(&r, SECONDS(10));
+    assert_outcome(&r, "m1", TD_OUTCOME_BLOCKED);
+    assert_int_equal(fake_runs(r.w, "m1"), 0);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +461,7 @@ int main(void)
         cmocka_unit_test(breaker_no_dead_letters),
         cmocka_unit_test(breaker_probes_with_a_parked_message),
         cmocka_unit_test(worker_that_cannot_start_opens_the_breaker),
+        cmocka_unit_test(refused_follower_stays_behind_its_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

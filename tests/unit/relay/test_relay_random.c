@@ -2,7 +2,8 @@
  * Random schedules of two processes over one outbox, from seeds: steps in any order, rows that
  * appear meanwhile, calls that fail in every way, kills, leases that end under their owner, answers
  * in any order, unknown outcomes, what closed sessions left processed late. The fakes check order,
- * durability, position and parking at every step; at the end nothing may be lost, and it must end.
+ * durability, position and parking at every step; at the end nothing may be lost, and it must end. Rows
+ * that died are replayed meanwhile.
  *
  * RELAY_SEED=n runs one seed, RELAY_SCHEDULES=n so many.
  */
@@ -15,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "../../fake/relay_letters.h"
 #include "base/str.h"
 #include "rig.h"
 
@@ -129,6 +131,14 @@ static void restart(struct schedule *s, size_t process)
     rig_start(s->rig, process);
 }
 
+static void replay_some(struct schedule *s)
+{
+    if (s->rig->db.committed > 0) {
+        int64_t seq = 1 + (int64_t)pick(s, (size_t)s->rig->db.committed);
+        relay_letter_replay(&s->rig->db, seq, 1 + (int32_t)pick(s, 3), (td_time_us)pick(s, 300000));
+    }
+}
+
 static void answer_some(struct schedule *s, size_t process)
 {
     struct relay_broker_client *c = &s->rig->p[process].broker;
@@ -157,6 +167,7 @@ static void act(struct schedule *s)
     switch (pick(s, 10)) {
     case 0:
         add_row(s);
+        replay_some(s);
         break;
     case 1:
         answer_some(s, process);
@@ -224,7 +235,7 @@ static void quiet(struct schedule *s)
     s->faults_per_mille = 0;
     s->refusals_per_mille = 0;
     rig->world.held = false;
-    for (int i = 0; !rig_settled(rig); i++) {
+    for (int i = 0; !rig_settled(rig) || !relay_letters_ended(&rig->db); i++) {
         enum tdi_step a = rig_step(rig, 0);
         enum tdi_step b = rig_step(rig, 1);
         if (i >= QUIET_STEPS_MAX) {
@@ -246,6 +257,7 @@ static void check_end(const struct rig *rig)
             assert_true(row->accepted > 0 || row->dead == 1);
         }
         assert_in_range(row->dead, 0, 1);
+        assert_true(row->letter.outcome != TD_OUTCOME_EFFECT || row->letter.published > 0);
     }
 }
 

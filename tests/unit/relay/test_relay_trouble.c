@@ -302,7 +302,7 @@ static void an_unknown_settlement_takes_the_lease_anew(void **state)
 static void a_closed_store_session_is_opened_anew(void **state)
 {
     (void)state;
-    for (int call = RELAY_STORE_DECLARE; call < RELAY_STORE_CALLS; call++) {
+    for (int call = RELAY_STORE_DECLARE; call < RELAY_STORE_BEGIN; call++) {
         struct rig *rig = rig_new(true);
         rig->options.keep_us = TD_SECOND_US;
         add(rig, 3);

@@ -1,5 +1,5 @@
 /* The application of the measurement: plain SQLite. */
-#include "cli/bench_db.h"
+#include "bench/db.h"
 
 #include <sqlite3.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * are read to see what Tidings has done. Uses SQLite and nothing of ours, on purpose: it must not
  * share a cache, a busy handler or a mistake with the program that it measures.
  */
-#ifndef TDI_CLI_BENCH_DB_H
-#define TDI_CLI_BENCH_DB_H
+#ifndef TDI_BENCH_DB_H
+#define TDI_BENCH_DB_H
 
 #include "tidings/error.h"
 #include "tidings/types.h"
