@@ -36,6 +36,8 @@ const char *cli_value_at(const struct cli *cli, const char *name, size_t i)
 }
 
 /* A sentence whose %s may be a path, an argument or a name. */
+static void put_formatted(const char *fmt, va_list args) TD_PRINTF(1, 0);
+
 static void put_formatted(const char *fmt, va_list args)
 {
     char text[SENTENCE_BYTES_MAX];
