@@ -102,13 +102,12 @@ static int serve(struct cli *cli, struct cli_app *app, struct tdi_log *log, cons
     return rc;
 }
 
-static int run_app(struct cli *cli, const struct tdi_config *config, struct tdi_log *log)
+static int run_app(struct cli *cli, const struct tdi_config *config, struct tdi_log *log,
+                   const sigset_t *set)
 {
     struct cli_app app;
     struct td_error err;
-    sigset_t set;
     bool all = !cli_flag(cli, "outbox") && !cli_flag(cli, "consumer");
-    block_signals(&set);
     int rc = cli_app_open(&app, config, log, &err) == TD_OK ? CLI_DONE : cli_fail(cli, &err);
     if (rc == CLI_DONE) {
         rc = add_relays(cli, &app, all, &err);
@@ -125,7 +124,7 @@ static int run_app(struct cli *cli, const struct tdi_config *config, struct tdi_
     if (rc == CLI_DONE) {
         TDI_LOG(log, TDI_LOG_INFO, "running", TDI_LOG_STR("config", config->path),
                 TDI_LOG_INT("pid", getpid()), TDI_LOG_INT("parts", (int64_t)app.parts_count));
-        rc = serve(cli, &app, log, &set);
+        rc = serve(cli, &app, log, set);
     }
     cli_app_close(&app);
     if (rc == CLI_DONE) {
@@ -137,6 +136,8 @@ static int run_app(struct cli *cli, const struct tdi_config *config, struct tdi_
 static int run_run(struct cli *cli)
 {
     const struct tdi_config *config;
+    sigset_t set;
+    block_signals(&set); /* first: one that comes while we start must drain too */
     int rc = cli_config(cli, &config);
     if (rc != CLI_DONE) {
         return rc;
@@ -146,7 +147,7 @@ static int run_run(struct cli *cli)
         cli_error("no memory for the log");
         return CLI_INTERNAL;
     }
-    rc = run_app(cli, config, log);
+    rc = run_app(cli, config, log, &set);
     tdi_log_free(log);
     return rc;
 }

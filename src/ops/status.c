@@ -96,16 +96,6 @@ static size_t store_number(const struct gather *g, const struct tdi_config_store
     return (size_t)(store - g->plan->config->stores);
 }
 
-/* A halted relay gives its lease back, so that the position can be mended, and leaves its report: true as
- * long as the position is the one that it halted at. */
-static bool halted(const struct gather *g, const struct td_lease_state *lease,
-                   const struct td_relay_stats *stats)
-{
-    struct td_str state = report_text(g, lease->report, "/state");
-    return state.data != NULL && tdi_str_is(state, "halted") &&
-           report_number(g, lease->report, "/position", -1) == stats->position;
-}
-
 static void gather_outbox(const struct gather *g, const struct tdi_plan_relay *relay,
                           struct tdi_status_outbox *ret)
 {
@@ -149,8 +139,7 @@ static void gather_outbox(const struct gather *g, const struct tdi_plan_relay *r
             ret->state = TD_STR_LIT("waiting");
         }
     }
-    if (halted(g, &lease, &stats)) {
-        ret->state = TD_STR_LIT("halted");
+    if (tdi_str_is(ret->state, "halted")) {
         ret->pending = TDI_STATUS_UNKNOWN; /* rows behind the position are not the ones that wait */
         ret->oldest_pending_us = TD_TIME_NONE;
     }

@@ -160,7 +160,7 @@ def killed_it_goes_on_where_it_was():
             p.wait("some effects", lambda: p.count("seen") > 50 * round_)
             run.kill()
         run = p.run()
-        p.wait("all effects", lambda: p.count("seen") == 150)
+        p.wait("all effects", lambda: p.count("seen") == 150 and "running" in run.log())
         run.stop()
         assert p.sql("SELECT count(DISTINCT id) FROM seen") == [(150,)]
         order = p.sql("SELECT count(*) FROM seen a JOIN tidings_outbox o USING (id) JOIN seen b"
